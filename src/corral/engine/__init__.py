@@ -1,0 +1,1 @@
+"""The reconcile engine: observe, plan, act, report."""

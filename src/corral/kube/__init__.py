@@ -1,0 +1,1 @@
+"""Speaking Kubernetes: credentials, transport, verbs, watch, models."""

@@ -1,0 +1,70 @@
+"""The seam between our verbs and the network: bytes out, bytes in.
+
+`Transport` is implemented by `corral.kube.http.HttpTransport` (aiohttp) and by the fake API server of
+`corral.testing`. An implementation raises only `Unreachable` and `CredentialsError`; any HTTP status is a normal
+answer here. Retries, throttling, priorities and typed errors live above it, in `corral.kube.calls`, so that they are
+tested in virtual time without a socket.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from corral.kube.errors import Subject
+
+
+class Priority(enum.IntEnum):
+    """Who goes first when more requests wait than may be under way. Lower goes first."""
+
+    LEASE = 0
+    NORMAL = 1
+    BULK = 2
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    subject: Subject
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    content_type: str = ""
+    priority: Priority = Priority.NORMAL
+    deadline_s: float = 30.0  # for the whole answer; for a stream: for its head
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+class Stream(Protocol):
+    """An answer whose body keeps coming: a watch or a followed log."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self, *, silence_s_max: float) -> AsyncIterator[bytes]:
+        """Yield bytes as they arrive; raise Unreachable when nothing came for `silence_s_max` or the peer broke off."""
+        ...
+
+
+class Socket(Protocol):
+    """A WebSocket of binary messages, for exec, attach and port-forward."""
+
+    subprotocol: str
+
+    async def send(self, message: bytes) -> None: ...
+    async def receive(self) -> bytes | None:
+        """The next message, or None once the peer has closed."""
+        ...
+
+
+class Transport(Protocol):
+    async def request(self, request: Request) -> Response: ...
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
+    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""What tests stand on: a fake API server in virtual time, and a pytest plugin for a real cluster."""
