@@ -1,0 +1,163 @@
+"""The declaration of a controller: which kind, what it watches, how events become keys.
+
+    Controller.for_(Toy, ToyReconciler())
+        .owns(ConfigMap)
+        .watches(Secret, to=toys_that_mention)
+        .indexes(Toy, "secret", lambda toy: (toy.spec.secret,))
+        .finalizer("toys.example.dev/cleanup")
+
+A Controller is a frozen value; each method returns a new one. It runs nothing: `corral.engine.manager` runs it, and
+`corral plan | explain | render` read the same declaration to know what to list.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from corral.engine.children import manager_name
+from corral.engine.reconciler import Key, Reader, Reconciler, S, key_of
+from corral.kube.client import Selector
+from corral.kube.meta import Object
+
+K = TypeVar("K", bound=Object)
+W = TypeVar("W", bound=Object)
+
+Mapper: TypeAlias = Callable[[W, Reader], Iterable[Key]]
+"""Which keys an event about another object concerns. Called for the old and the new state of a changed object."""
+
+Predicate: TypeAlias = Callable[[W | None, W | None], bool]
+"""Whether a change (old, new) is worth a pass. None: it did not exist before, or does not exist any more."""
+
+EVERYTHING = Selector()
+
+
+def any_change(_old: Object | None, _new: Object | None) -> bool:
+    return True
+
+
+def generation_changed(old: Object | None, new: Object | None) -> bool:
+    """Not a change of status only. Metadata that asks for work counts: deletion, finalizers, annotations, labels."""
+    if old is None or new is None:
+        return True
+    before, after = old.metadata, new.metadata
+    return (
+        before.uid != after.uid
+        or before.generation != after.generation
+        or before.deletion_timestamp != after.deletion_timestamp
+        or before.finalizers != after.finalizers
+        or before.annotations != after.annotations
+        or before.labels != after.labels
+    )
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind whose changes bring keys into the queue."""
+
+    kind: type[Object]
+    to: Mapper[Any]
+    where: Selector = EVERYTHING
+    when: Predicate[Any] = any_change
+    owned: bool = False
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    kind: type[Object]
+    name: str
+    of: Callable[[Any], Iterable[Hashable]]
+
+
+OWNER_INDEX = "corral.engine/owner"
+
+
+def owner_uids(obj: Object) -> tuple[str, ...]:
+    return tuple(r.uid for r in obj.metadata.owner_references if r.controller)
+
+
+class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
+    """See the module's docstring.
+
+    `name` is the field manager of everything it applies, the controller label of its metrics, and the reporting
+    controller of its events. Two controllers never share one.
+    """
+
+    kind: type[K]
+    reconciler: Reconciler[S]
+    name: str
+    watched: tuple[Watch, ...]
+    indexed: tuple[Index, ...] = ()
+    finalizer_name: str = ""
+    workers: int = 4
+    resync_s: float = 10 * 3600.0  # a safety net only; controller-runtime's default
+    deadline_s: float = 120.0  # for one pass, from observe to report
+    stuck_after_s: float = 900.0  # the watchdog reports a key that makes no progress for so long
+
+    @classmethod
+    def for_(
+        cls,
+        kind: type[K],
+        reconciler: Reconciler[S],
+        *,
+        name: str = "",
+        where: Selector = EVERYTHING,
+        when: Predicate[K] = generation_changed,
+        workers: int = 4,
+        resync_s: float = 10 * 3600.0,
+        deadline_s: float = 120.0,
+        stuck_after_s: float = 900.0,
+    ) -> "Controller[K, S]":
+        """A controller of `kind`. Default name: `corral-<kind in lower case>`."""
+        own = Watch(kind=kind, to=lambda obj, _read: (key_of(obj),), where=where, when=when)
+        return Controller(
+            kind=kind,
+            reconciler=reconciler,
+            name=name or manager_name(kind),
+            watched=(own,),
+            workers=workers,
+            resync_s=resync_s,
+            deadline_s=deadline_s,
+            stuck_after_s=stuck_after_s,
+        )
+
+    def owns(
+        self, kind: type[W], *, where: Selector = EVERYTHING, when: Predicate[W] = any_change
+    ) -> "Controller[K, S]":
+        """Children: a change of one brings its controlling owner (of our kind) into the queue."""
+        ours = self.kind.resource
+
+        def owner(child: Object, _read: Reader) -> Iterable[Key]:
+            for r in child.metadata.owner_references:
+                if (
+                    r.controller
+                    and r.kind == ours.kind
+                    and r.api_version.split("/")[0] == ours.api_version.split("/")[0]
+                ):
+                    yield Key(child.metadata.namespace if ours.namespaced else "", r.name)
+
+        watch = Watch(kind=kind, to=owner, where=where, when=when, owned=True)
+        return self._with(watch).indexes(kind, OWNER_INDEX, owner_uids)
+
+    def watches(
+        self, kind: type[W], *, to: Mapper[W], where: Selector = EVERYTHING, when: Predicate[W] = any_change
+    ) -> "Controller[K, S]":
+        """Other objects: `to` says which keys a change concerns."""
+        return self._with(Watch(kind=kind, to=to, where=where, when=when))
+
+    def indexes(self, kind: type[W], name: str, of: Callable[[W], Iterable[Hashable]]) -> "Controller[K, S]":
+        """File the objects of a watched kind under values of a function, for `read.by_index(kind, name, value)`."""
+        return msgspec.structs.replace(self, indexed=(*self.indexed, Index(kind=kind, name=name, of=of)))
+
+    def finalizer(self, name: str) -> "Controller[K, S]":
+        """Hold deletion back until a plan has the RemoveFinalizer action. The engine adds it, before anything else."""
+        return msgspec.structs.replace(self, finalizer_name=name)
+
+    def _with(self, watch: Watch) -> "Controller[K, S]":
+        if any(w.kind is watch.kind and w.where != watch.where for w in self.watched):
+            raise ValueError(
+                f"{self.name} watches {watch.kind.resource.kind} twice with different selectors: one cache holds "
+                "a kind per controller; use one selector that covers both and predicates to tell them apart"
+            )
+        return msgspec.structs.replace(self, watched=(*self.watched, watch))
+
+
+AnyController: TypeAlias = Controller[Any, Any]

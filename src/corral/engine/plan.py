@@ -1,0 +1,89 @@
+"""A Plan: the decision of one pass, as a frozen value that can be printed, compared, dry-run and carried out.
+
+    done            no actions, no waits: nothing to do until something changes
+    requeue after   `again_after_s`: look again then, even if nothing changes (a certificate's renewal, a grace period)
+    wait for        `waits`: what holds the work up, with a reason; shown in conditions, `corral status` and `explain`
+
+The texts that people read about a plan (`summary_lines`, `as_data`) are made here and nowhere else.
+"""
+
+from typing import Any
+
+import msgspec
+
+from corral.engine.actions import Action, Apply, Delete, EmitEvent, Evict, about, summary, verb
+from corral.kube.meta import ObjectRef
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the work cannot go on now. The watch of what is waited for brings the key back; a wait never polls."""
+
+    reason: str
+    message: str
+    on: ObjectRef | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.reason})"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Actions are carried out in this order; the first failure that matters ends the attempt."""
+
+    actions: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    again_after_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing would be written: the world is as desired, or only time or someone else can bring us further.
+
+        Telling people (EmitEvent) writes nothing that was asked for, so it does not make a plan non-empty.
+        """
+        return all(isinstance(action, EmitEvent) for action in self.actions)
+
+    def __add__(self, other: "Plan") -> "Plan":
+        """First this, then that; the earlier of the two times to look again."""
+        times = [t for t in (self.again_after_s, other.again_after_s) if t is not None]
+        return Plan(
+            actions=self.actions + other.actions,
+            waits=self.waits + other.waits,
+            again_after_s=min(times, default=None),
+        )
+
+
+NOTHING = Plan()
+
+
+def summary_lines(plan: Plan) -> tuple[str, ...]:
+    """What a person reads: actions in order, then waits, then when we look again."""
+    again = () if plan.again_after_s is None else (f"look again in {plan.again_after_s:g} s",)
+    waits = tuple(f"wait: {wait}" for wait in plan.waits)
+    return tuple(summary(action) for action in plan.actions) + waits + again or ("nothing to do",)
+
+
+def as_data(plan: Plan) -> dict[str, Any]:
+    """The plan for programs (`-o json`): stable names, no object's content."""
+    return {
+        "empty": plan.is_empty,
+        "actions": [_action_data(action) for action in plan.actions],
+        "waits": [msgspec.to_builtins(wait) for wait in plan.waits],
+        "againAfterSeconds": plan.again_after_s,
+    }
+
+
+def _action_data(action: Action) -> dict[str, Any]:
+    where = about(action)
+    data: dict[str, Any] = {
+        "action": type(action).__name__,
+        "verb": verb(action),
+        "kind": where.kind,
+        "namespace": where.namespace,
+        "name": where.name,
+        "reason": action.reason,
+        "message": action.message,
+    }
+    if isinstance(action, Apply) and action.drifted:
+        data["drifted"] = list(action.drifted)
+    if isinstance(action, Delete | Evict) and action.grace_period_s is not None:
+        data["gracePeriodSeconds"] = action.grace_period_s
+    return data

@@ -1,0 +1,74 @@
+"""The conditions that tools understand (kstatus: Ready, Reconciling, Stalled), from how a pass went.
+
+    Ready        True: everything is as desired. False: not yet; reason and message of the first thing in the way.
+    Reconciling  True: work is under way or waited for.
+    Stalled      True: a retry cannot help, a person must act.
+
+`lastTransitionTime` moves only when `status` does; `observedGeneration` says which spec was looked at.
+The texts come from the plan's waits and the outcome's problem, so the condition, the event and `corral explain` agree.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from corral.engine.actions import summary
+from corral.engine.reconciler import Outcome
+from corral.kube.meta import Condition, Object
+
+READY = "Ready"
+RECONCILING = "Reconciling"
+STALLED = "Stalled"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass says about the object; the three conditions are three views of it."""
+
+    ready: bool = False
+    reconciling: bool = False
+    stalled: bool = False
+    reason: str
+    message: str
+
+
+def verdict(outcome: Outcome, *, ready_message: str = "everything is as desired") -> Verdict:
+    """Problems before waits, waits before work under way: the first in the way is what a person reads."""
+    if outcome.problem is not None:
+        problem = outcome.problem
+        return Verdict(
+            stalled=problem.stalled, reconciling=not problem.stalled, reason=problem.reason, message=problem.message
+        )
+    if outcome.plan.waits:
+        return Verdict(
+            reconciling=True,
+            reason=outcome.plan.waits[0].reason,
+            message="; ".join(wait.message for wait in outcome.plan.waits),
+        )
+    if not outcome.plan.is_empty:
+        first = next(action for action in outcome.plan.actions)
+        return Verdict(reconciling=True, reason="Progressing", message=summary(first))
+    return Verdict(ready=True, reason="AsDesired", message=ready_message)
+
+
+SUSPENDED = Verdict(reason="Suspended", message="spec.suspend is true: nothing is changed until it is taken away")
+
+
+def conditions(
+    obj: Object, previous: Iterable[Condition], said: Verdict, now: datetime, *more: Condition
+) -> tuple[Condition, ...]:
+    """The standard three, then the kind's own (`more`), each keeping its transition time unless its status changed."""
+    fresh = tuple(
+        Condition(type=name, status="True" if holds else "False", reason=said.reason, message=said.message)
+        for name, holds in ((READY, said.ready), (RECONCILING, said.reconciling), (STALLED, said.stalled))
+    )
+    before = {condition.type: condition for condition in previous}
+    return tuple(
+        _dated(condition, before.get(condition.type), obj.metadata.generation, now) for condition in (*fresh, *more)
+    )
+
+
+def _dated(condition: Condition, before: Condition | None, generation: int, now: datetime) -> Condition:
+    unchanged = before is not None and before.status == condition.status and before.last_transition_time is not None
+    since = before.last_transition_time if before is not None and unchanged else now.replace(microsecond=0)
+    return msgspec.structs.replace(condition, observed_generation=generation, last_transition_time=since)
