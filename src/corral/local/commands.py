@@ -1,0 +1,26 @@
+"""Running the host's own tools (ip, mount, nsenter): what fails says which tool, why, and is a LocalError."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from corral.local.errors import LocalError
+
+
+def run(argv: Sequence[str], *, stdin: str = "", timeout_s: float = 30.0) -> str:
+    """Run to the end and return what it printed. Ctrl-C is not passed on: a tool is never left half-way."""
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False, start_new_session=True
+        )
+    except FileNotFoundError as error:
+        raise LocalError(f"{argv[0]} is not installed: run `corral local prepare`") from error
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(f"`{' '.join(argv)}` did not end within {timeout_s:g} s") from error
+    if done.returncode != 0:
+        raise LocalError(f"`{' '.join(argv)}` failed ({done.returncode}): {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def missing_tools(tools: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tool for tool in tools if shutil.which(tool) is None)
