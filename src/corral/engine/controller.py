@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from corral.engine.children import manager_name
-from corral.engine.reconciler import Key, Reader, Reconciler, S, key_of
+from corral.engine.reconciler import Reader, Reconciler, S
+from corral.engine.store import Key, key_of
 from corral.kube.client import Selector
 from corral.kube.meta import Object
 

@@ -16,10 +16,14 @@ from corral.kube.meta import ObjectRef
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the work cannot go on now. The watch of what is waited for brings the key back; a wait never polls."""
+    """Why the work cannot go on now. The watch of what is waited for brings the key back; a wait never polls.
+
+    `stalled`: waiting alone will not help, a person must act.
+    """
 
     reason: str
     message: str
+    stalled: bool = False
     on: ObjectRef | None = None
 
     def __str__(self) -> str:

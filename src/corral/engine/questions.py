@@ -16,7 +16,8 @@ import msgspec
 from corral.engine.actions import Action
 from corral.engine.controller import AnyController
 from corral.engine.plan import Plan
-from corral.engine.reconciler import Key, Snapshot
+from corral.engine.reconciler import Snapshot
+from corral.engine.store import Key
 from corral.kube.client import Client
 from corral.kube.meta import Condition, Object
 

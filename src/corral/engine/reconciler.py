@@ -15,30 +15,17 @@ cluster). A key says which object, never what happened to it: passes are level-t
 
 from collections.abc import Hashable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from corral.engine.actions import Action
 from corral.engine.plan import Plan
+from corral.engine.store import Key
 from corral.kube.meta import EMPTY, Object
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
 T = TypeVar("T", bound=Object)
-
-
-class Key(NamedTuple):
-    """Which object of the controller's kind. `namespace` is empty for cluster-wide kinds."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
-def key_of(obj: Object) -> Key:
-    return Key(obj.metadata.namespace, obj.metadata.name)
 
 
 class Reader(Protocol):

@@ -40,10 +40,12 @@ def verdict(outcome: Outcome, *, ready_message: str = "everything is as desired"
             stalled=problem.stalled, reconciling=not problem.stalled, reason=problem.reason, message=problem.message
         )
     if outcome.plan.waits:
+        waits = sorted(outcome.plan.waits, key=lambda wait: not wait.stalled)
         return Verdict(
-            reconciling=True,
-            reason=outcome.plan.waits[0].reason,
-            message="; ".join(wait.message for wait in outcome.plan.waits),
+            stalled=waits[0].stalled,
+            reconciling=not waits[0].stalled,
+            reason=waits[0].reason,
+            message="; ".join(wait.message for wait in waits),
         )
     if not outcome.plan.is_empty:
         first = next(action for action in outcome.plan.actions)
