@@ -1,1 +1,5 @@
-"""What users write, one folder a kind."""
+"""What users write, one folder a kind. `KINDS` is what the operator runs and the commands know."""
+
+from corral.engine.registry import KindController
+
+KINDS: tuple[KindController, ...] = ()

@@ -1,0 +1,52 @@
+"""One border where what went wrong becomes one sentence and an exit code.
+
+    0    it is as you want it (`plan`: nothing to change)
+    1    `plan`: there are changes; `status --wait`: it is not ready
+    2    what you asked for cannot be done: the sentence says why and what to do (wrong usage too, as click does)
+    130  interrupted
+
+`kubectl diff` uses 0, 1 and "more than 1" in the same way.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import click
+
+from corral.kube.errors import KubeError
+
+CHANGES = 1
+FAILED = 2
+INTERRUPTED = 130
+
+
+class Failure(click.ClickException):
+    """A command cannot go on; the message tells the person what to do."""
+
+    exit_code = FAILED
+
+    def show(self, file: object = None) -> None:
+        del file
+        click.echo(f"corral: {self.message}", err=True)
+
+
+def run(command: Callable[[], object]) -> NoReturn:
+    """Run the whole command line and leave the process with the right code."""
+    try:
+        command()
+    except click.exceptions.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except click.Abort:
+        click.echo("corral: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as failure:
+        failure.show()
+        sys.exit(failure.exit_code)
+    except KubeError as error:
+        click.echo(f"corral: {error}", err=True)
+        sys.exit(FAILED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILED)
+    sys.exit(0)
