@@ -4,75 +4,281 @@ There is no verb that replaces an object (PUT): our models drop fields they do n
 would erase what a newer API has. What we own is applied; everything else is patched with a precondition.
 
 A kind is a class of ours (`Pod`), or a `Resource` for kinds we have no class for; those come back as `Unstructured`.
+Every verb raises what `errors.py` lists and nothing else. Reads and writes have a deadline for all their attempts.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Literal, TypeVar
+from __future__ import annotations
 
-import msgspec
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from copy import copy
+from typing import Any, TypeVar
 
-from corral.kube.meta import Object
-from corral.kube.transport import Priority, Transport
+from corral.kube import requests
+from corral.kube.answers import Bookmark, Gone, Page, Put
+from corral.kube.calls import Calls, CallStatistics, Fence, Observer
+from corral.kube.codec import decode, decode_deleted, decode_event, decode_list
+from corral.kube.errors import Conflict, Expired, Garbled, Invalid, Unreachable
+from corral.kube.gate import Gate
+from corral.kube.lines import Lines, LineTooLong
+from corral.kube.meta import Object, Resource
+from corral.kube.retry import Repeat
+from corral.kube.selection import Precondition, Propagation, Selector
+from corral.kube.transport import Priority, Request, Stream, Transport
+from corral.kube.unstructured import Kind, class_of
+
+__all__ = ["Bookmark", "Client", "Gone", "Page", "Precondition", "Propagation", "Put", "Selector"]
 
 T = TypeVar("T", bound=Object)
 
-Propagation = Literal["Background", "Foreground", "Orphan"]
-
-
-class Precondition(msgspec.Struct, frozen=True):
-    """The object we decided about. The server refuses (409) when it has become another."""
-
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Selector(msgspec.Struct, frozen=True):
-    """Which objects of a kind. Empty strings mean all."""
-
-    namespace: str = ""
-    labels: str = ""
-    fields: str = ""
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    items: tuple[T, ...]
-    resource_version: str
-    continue_token: str = ""
-
-
-class Put(msgspec.Struct, Generic[T], frozen=True):
-    """A watch said: this is how the object is now. `event` is ADDED or MODIFIED as the server called it."""
-
-    object: T
-    event: str = "MODIFIED"
-
-
-class Gone(msgspec.Struct, Generic[T], frozen=True):
-    """A watch said: the object is deleted; this is its last state, with the version of the deletion."""
-
-    object: T
-
-
-class Bookmark(msgspec.Struct, frozen=True):
-    """A watch said: you have seen everything up to this version. `initial_list_ends` closes a streamed list."""
-
-    resource_version: str
-    initial_list_ends: bool = False
+EVERYTHING = Selector()
+PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
 class Client:
     """See the module's docstring. One Client a process is the rule; it is cheap to share and has no per-call state."""
 
-    def __init__(self, transport: Transport) -> None: ...
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate | None = None,
+        observer: Observer | None = None,
+        fence: Fence | None = None,
+    ) -> None:
+        self._calls = Calls(transport, gate=gate, observer=observer)
+        self._fence = fence
 
-    async def get(self, kind: type[T], name: str, namespace: str = "", *, deadline_s: float = 30.0) -> T: ...
-    async def list_page(self, kind: type[T], where: Selector = Selector(), *, limit: int = 500, continue_token: str = "", resource_version: str = "") -> Page[T]: ...
-    async def list(self, kind: type[T], where: Selector = Selector(), *, limit: int = 500) -> Page[T]: ...   # all pages in one
-    def watch(self, kind: type[T], where: Selector = Selector(), *, resource_version: str = "", initial_list: bool = False, silence_s_max: float = 75.0) -> AsyncIterator[Put[T] | Gone[T] | Bookmark]: ...  # ONE http watch; ends normally when the server closes; raises typed errors (Expired also when in-stream)
-    async def create(self, obj: T, *, field_manager: str, dry_run: bool = False, priority: Priority = Priority.NORMAL) -> T: ...
-    async def apply(self, obj: T, *, field_manager: str, force: bool, subresource: str = "", dry_run: bool = False, priority: Priority = Priority.NORMAL) -> T: ...
-    async def patch(self, kind: type[T], name: str, namespace: str = "", *, merge: Mapping[str, Any] | None = None, json: tuple[Mapping[str, Any], ...] | None = None, precondition: Precondition, field_manager: str, subresource: str = "", dry_run: bool = False, priority: Priority = Priority.NORMAL) -> T: ...
-    async def delete(self, kind: type[T], name: str, namespace: str = "", *, precondition: Precondition, propagation: Propagation = "Background", grace_period_s: int | None = None, dry_run: bool = False) -> T | None: ...  # the object as it was deleted or marked (with its new version); None when the server answered only with a Status
-    async def evict(self, name: str, namespace: str, *, precondition: Precondition, grace_period_s: int | None = None, dry_run: bool = False) -> None: ...  # TooManyRequests when a disruption budget says not now
-    # scale: get_scale/set_scale; logs(); exec(); discovery (served kinds, version) — see the issue
+    def fenced(self, fence: Fence) -> Client:
+        """The same client, whose every write asks the fence first; Refused when it says no. Both share one gate."""
+        other = copy(self)
+        other._fence = fence  # noqa: SLF001 - it is one of us
+        return other
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    def statistics(self) -> CallStatistics:
+        return self._calls.statistics()
+
+    async def get(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        deadline_s: float = requests.READ_S_MAX,
+        priority: Priority = Priority.NORMAL,
+    ) -> T:
+        cls = class_of(kind)
+        request = requests.get(cls.resource, name, namespace, priority=priority, deadline_s=deadline_s)
+        answer = await self._calls.send(request, Repeat.HARMLESS)
+        return decode(cls, answer.body, request.subject)
+
+    async def list_page(
+        self,
+        kind: Kind[T],
+        where: Selector = EVERYTHING,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Page[T]:
+        """One page; Expired when its continue token is too old. `limit=0` asks for everything at once."""
+        cls = class_of(kind)
+        request = requests.list_page(
+            cls.resource,
+            where,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
+            priority=priority,
+        )
+        answer = await self._calls.send(request, Repeat.HARMLESS)
+        return decode_list(cls, answer.body, request.subject)
+
+    async def list(
+        self,
+        kind: Kind[T],
+        where: Selector = EVERYTHING,
+        *,
+        limit: int = 500,
+        priority: Priority = Priority.NORMAL,
+    ) -> Page[T]:
+        """All pages in one, all of one version. If the pages expire under way, everything is asked for at once."""
+        page = await self.list_page(kind, where, limit=limit, priority=priority)
+        items = [*page.items]
+        while page.continue_token:
+            try:
+                page = await self.list_page(
+                    kind, where, limit=limit, continue_token=page.continue_token, priority=priority
+                )
+            except Expired:
+                return await self.list_page(kind, where, limit=0, priority=priority)
+            items += page.items
+        return Page(tuple(items), page.resource_version)
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        where: Selector = EVERYTHING,
+        *,
+        resource_version: str = "",
+        initial_list: bool = False,
+        silence_s_max: float = 75.0,
+    ) -> AsyncGenerator[Put[T] | Gone[T] | Bookmark, None]:
+        """ONE watch, never repeated. Ends when the server closes it; raises what the server or the network says.
+
+        Expired may come at once or within the stream. With `initial_list` the objects come first, and a Bookmark with
+        `initial_list_ends` closes them; StreamingListUnsupported when the server or its etcd cannot do that.
+        Close it (`contextlib.aclosing`) when leaving early, or the connection stays until it is collected.
+        """
+        cls = class_of(kind)
+        request = requests.watch(cls.resource, where, resource_version=resource_version, initial_list=initial_list)
+        async with (
+            self._calls.stream(request) as stream,
+            aclosing(watch_lines(stream, request, silence_s_max)) as lines,
+        ):
+            async for line in lines:
+                yield decode_event(cls, line, request.subject)
+
+    async def create(
+        self, obj: T, *, field_manager: str, dry_run: bool = False, priority: Priority = Priority.NORMAL
+    ) -> T:
+        """AlreadyExists when there is one of that name: nothing is overwritten."""
+        request = requests.create(obj, field_manager=field_manager, dry_run=dry_run, priority=priority)
+        answer = await self._calls.send(request, Repeat.HARMLESS if dry_run else Repeat.UNSENT, self._fence)
+        return decode(type(obj), answer.body, request.subject)
+
+    async def apply(
+        self,
+        obj: T,
+        *,
+        field_manager: str,
+        force: bool,
+        subresource: str = "",
+        dry_run: bool = False,
+        priority: Priority = Priority.NORMAL,
+    ) -> T:
+        """Server-side apply: Conflict when another manager owns a field of it, unless `force`."""
+        request = requests.apply(
+            obj,
+            field_manager=field_manager,
+            force=force,
+            subresource=subresource,
+            dry_run=dry_run,
+            priority=priority,
+        )
+        answer = await self._calls.send(request, Repeat.HARMLESS, self._fence)
+        return decode(type(obj), answer.body, request.subject)
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        merge: Mapping[str, Any] | None = None,
+        json: tuple[Mapping[str, Any], ...] | None = None,
+        precondition: Precondition,
+        field_manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
+        priority: Priority = Priority.NORMAL,
+    ) -> T:
+        """A merge patch or a JSON patch, exactly one of them; Conflict when the object has become another."""
+        cls = class_of(kind)
+        request, repeat = requests.patch(
+            cls.resource,
+            name,
+            namespace,
+            change=one_change(merge, json),
+            precondition=precondition,
+            field_manager=field_manager,
+            subresource=subresource,
+            dry_run=dry_run,
+            priority=priority,
+        )
+        try:
+            answer = await self._calls.send(request, repeat, self._fence)
+        except Invalid as error:
+            raise another_object(error) or error from None
+        return decode(cls, answer.body, request.subject)
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        precondition: Precondition,
+        propagation: Propagation = "Background",
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+        priority: Priority = Priority.NORMAL,
+    ) -> T | None:
+        """The object as it was deleted or marked, with its new version; None when the server only said "done"."""
+        cls = class_of(kind)
+        request, repeat = requests.delete(
+            cls.resource,
+            name,
+            namespace,
+            precondition=precondition,
+            propagation=propagation,
+            grace_period_s=grace_period_s,
+            dry_run=dry_run,
+            priority=priority,
+        )
+        answer = await self._calls.send(request, repeat, self._fence)
+        return decode_deleted(cls, answer.body, request.subject)
+
+    async def evict(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        precondition: Precondition,
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow; TooManyRequests when they say not now."""
+        request, repeat = requests.evict(
+            PODS, name, namespace, precondition=precondition, grace_period_s=grace_period_s, dry_run=dry_run
+        )
+        await self._calls.send(request, repeat, self._fence)
+
+
+async def watch_lines(stream: Stream, request: Request, silence_s_max: float) -> AsyncGenerator[bytes, None]:
+    """The stream cut into lines. A stream that ends within a line was torn."""
+    lines = Lines()
+    async for chunk in stream.chunks(silence_s_max=silence_s_max):
+        try:
+            complete = lines.feed(chunk)
+        except LineTooLong as error:
+            raise Garbled(request.subject, f"cannot read the answer: {error}") from None
+        for line in complete:
+            yield line
+    if lines.rest():
+        raise Unreachable(request.subject, "the connection broke off within an event")
+
+
+def one_change(
+    merge: Mapping[str, Any] | None, json: tuple[Mapping[str, Any], ...] | None
+) -> Mapping[str, Any] | tuple[Mapping[str, Any], ...]:
+    if (merge is None) == (json is None):
+        raise TypeError("patch() takes exactly one of `merge` and `json`")
+    return merge if merge is not None else json or ()
+
+
+def another_object(error: Invalid) -> Conflict | None:
+    """A patch that carries the uid of another object is refused as an attempt to change the uid (422): we mean 409."""
+    if all(cause.field != "metadata.uid" for cause in error.causes):
+        return None
+    return Conflict(error.subject, error.message, status=409, reason="Conflict", causes=error.causes)

@@ -8,7 +8,8 @@ KubeError
         AlreadyExists    409, reason AlreadyExists                      observe and plan again
         Conflict         409: our view was old                          observe and plan again; never resend
         Expired          410: the version we resume from is too old     list again
-        Invalid          422, with its causes by field                  report to the user; a retry cannot help
+        Invalid          422 with its causes by field; 400, 413         report to the user; a retry cannot help
+            StreamingListUnsupported  a watch cannot begin with a list  list, then watch
         Unauthorized     401                                            refresh credentials once, then report
         Forbidden        403: names verb, resource and who we are       report; slow retry
         TooManyRequests  429                                            wait as told (`retry_after_s`)
@@ -56,7 +57,11 @@ class CredentialsError(KubeError):
 
 
 class Unreachable(KubeError):
-    pass
+    """`sent` is False only when it is certain that no byte of the request left us: then any verb may be repeated."""
+
+    def __init__(self, subject: Subject, message: str, *, sent: bool = True) -> None:
+        super().__init__(subject, message)
+        self.sent = sent
 
 
 class Garbled(KubeError):
@@ -102,6 +107,10 @@ class Expired(ApiError):
 
 
 class Invalid(ApiError):
+    pass
+
+
+class StreamingListUnsupported(Invalid):
     pass
 
 

@@ -8,9 +8,13 @@ Objects are frozen Structs: a cached object is shared by everyone and changed by
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote
 
 import msgspec
+
+if TYPE_CHECKING:
+    from corral.kube.unstructured import Unstructured
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -37,10 +41,25 @@ class Resource(msgspec.Struct, frozen=True):
         """As RBAC and `kubectl` write it: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    def untyped(self) -> "type[Unstructured]":
+        """The class that stands for this kind where we have none of our own."""
+        from corral.kube.unstructured import untyped  # it builds on this module
+
+        return untyped(self)
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path the API serves it at. A name that could lead to another path is a ValueError."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return root + where + f"/{self.plural}" + (f"/{name}" if name else "") + (f"/{subresource}" if subresource else "")
+        where = f"/namespaces/{_segment(namespace)}" if self.namespaced and namespace else ""
+        what = f"/{_segment(name)}" if name else ""
+        return f"{root}{where}/{self.plural}{what}" + (f"/{subresource}" if subresource else "")
+
+
+def _segment(name: str) -> str:
+    """The server's own rule for names in paths (no slash, no percent sign, not a dot or two), then escaped."""
+    if name in (".", "..") or "/" in name or "%" in name or not name.isprintable():
+        raise ValueError(f"{name!r} cannot be a name: expected no '/' or '%', and neither '.' nor '..'")
+    return quote(name, safe=":")
 
 
 class OwnerReference(Model, frozen=True, kw_only=True):

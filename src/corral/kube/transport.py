@@ -2,7 +2,7 @@
 
 `Transport` is implemented by `corral.kube.http.HttpTransport` (aiohttp) and by the fake API server of
 `corral.testing`. An implementation raises only `Unreachable` and `CredentialsError`; any HTTP status is a normal
-answer here. Retries, throttling, priorities and typed errors live above it, in `corral.kube.calls`, so that they are
+answer here (`socket` alone has none to give, see there). Retries, throttling, priorities and typed errors live above it, in `corral.kube.calls`, so that they are
 tested in virtual time without a socket.
 """
 
@@ -33,6 +33,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = ""
     priority: Priority = Priority.NORMAL
     deadline_s: float = 30.0  # for the whole answer; for a stream: for its head
+
+    def __repr__(self) -> str:
+        """Without the body, which may hold a secret."""
+        return f"<Request {self.subject}: {self.method} {self.path}, {len(self.body)} bytes>"
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,5 +70,8 @@ class Socket(Protocol):
 class Transport(Protocol):
     async def request(self, request: Request) -> Response: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
-    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]: ...
+    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]:
+        """An open WebSocket; a typed ApiError when the server answers with anything else."""
+        ...
+
     async def close(self) -> None: ...

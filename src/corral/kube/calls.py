@@ -1,0 +1,167 @@
+"""Between the verbs and the transport: turns, deadlines, repeats, and answers made into typed errors.
+
+One call: wait for a turn at the gate, ask the fence (writes only), hand the request to the transport, and read the
+answer. What `retry.py` calls harmless is repeated until the deadline, which covers all of it: the wait for a turn,
+every attempt and every pause. A pause does not keep the slot. Streams and sockets live long: they pass no gate and are
+never repeated here.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Protocol
+
+import msgspec
+
+from corral.kube.codec import error_of
+from corral.kube.errors import KubeError, Refused, Subject, Unreachable
+from corral.kube.gate import Gate, GateStatistics
+from corral.kube.retry import Repeat, pause_s
+from corral.kube.transport import Request, Response, Socket, Stream, Transport
+
+Fence = Callable[[], bool]
+"""May we write now? Asked without an await right before each write is handed to the transport."""
+
+ERROR_BODY_BYTES_MAX = 1 << 20
+ERROR_BODY_S_MAX = 10.0
+
+
+class Observer(Protocol):
+    """Told of every attempt; `status` is 0 when there was no answer. Metrics are bound to this."""
+
+    def on_request(self, verb: str, kind: str, status: int, seconds: float) -> None: ...
+
+
+class Unobserved:
+    def on_request(self, verb: str, kind: str, status: int, seconds: float) -> None:
+        pass
+
+
+class CallStatistics(msgspec.Struct, frozen=True):
+    sent: int
+    repeated: int
+    refused: int
+    gate: GateStatistics
+
+
+class Calls:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate | None = None,
+        observer: Observer | None = None,
+        luck: Callable[[], float] = random.random,
+    ) -> None:
+        self._transport = transport
+        self._gate = gate or Gate()
+        self._observer = observer or Unobserved()
+        self._luck = luck
+        self._sent = self._repeated = self._refused = 0
+
+    def statistics(self) -> CallStatistics:
+        return CallStatistics(self._sent, self._repeated, self._refused, self._gate.statistics())
+
+    async def send(self, request: Request, repeat: Repeat, fence: Fence | None = None) -> Response:
+        """An answer below 400, or a typed error."""
+        now_s = asyncio.get_running_loop().time
+        deadline = now_s() + request.deadline_s
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                return await self._attempt(request, deadline, fence)
+            except KubeError as error:
+                wait_s = pause_s(error, repeat, attempts=attempts, left_s=deadline - now_s(), luck=self._luck())
+                if wait_s is None:
+                    raise
+            self._repeated += 1
+            await asyncio.sleep(wait_s)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        """An open stream with a status below 400, or a typed error."""
+        async with AsyncExitStack() as stack:
+            with self._observed(request.subject) as told:
+                stream = await stack.enter_async_context(self._transport.stream(request))
+                told.status = stream.status
+            if stream.status >= 400:
+                body = await _first_bytes(stream)
+                raise error_of(request.subject, stream.status, stream.headers, body)
+            yield stream
+
+    @asynccontextmanager
+    async def socket(
+        self, request: Request, subprotocols: tuple[str, ...], fence: Fence | None = None
+    ) -> AsyncIterator[Socket]:
+        async with AsyncExitStack() as stack:
+            self._check(fence, request.subject)
+            with self._observed(request.subject) as told:
+                socket = await stack.enter_async_context(self._transport.socket(request, subprotocols))
+                told.status = 101
+            yield socket
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _attempt(self, request: Request, deadline: float, fence: Fence | None) -> Response:
+        loop = asyncio.get_running_loop()
+        sent = False
+        try:
+            async with asyncio.timeout_at(deadline), self._gate.slot(request.priority):
+                hurried = msgspec.structs.replace(request, deadline_s=max(deadline - loop.time(), 0.001))
+                with self._observed(request.subject) as told:
+                    self._check(fence, request.subject)
+                    sent = True
+                    response = await self._transport.request(hurried)
+                    told.status = response.status
+        except TimeoutError:
+            raise self._late(request, sent=sent) from None
+        if response.status >= 400:
+            raise error_of(request.subject, response.status, response.headers, response.body)
+        return response
+
+    def _check(self, fence: Fence | None, subject: Subject) -> None:
+        """The last thing before the transport: no await may come between."""
+        if fence is not None and not fence():
+            self._refused += 1
+            raise Refused(subject, "not sent: this process may not write now (it does not hold the lease)")
+        self._sent += 1
+
+    @contextmanager
+    def _observed(self, subject: Subject) -> Iterator["_Told"]:
+        now_s = asyncio.get_running_loop().time
+        started_s, told = now_s(), _Told()
+        try:
+            yield told
+        finally:
+            self._observer.on_request(subject.verb, subject.kind, told.status, now_s() - started_s)
+
+    def _late(self, request: Request, *, sent: bool) -> Unreachable:
+        within = f"within {request.deadline_s:g} s"
+        if sent:
+            return Unreachable(request.subject, f"no answer {within}")
+        gate = self._gate.statistics()
+        waiting = f"{gate.under_way} requests under way, {sum(gate.waiting.values())} waiting"
+        return Unreachable(request.subject, f"no turn to be sent {within} ({waiting})", sent=False)
+
+
+class _Told:
+    """What an observer will be told once the attempt is over."""
+
+    status = 0
+
+
+async def _first_bytes(stream: Stream) -> bytes:
+    """The body of a refusal; what comes slowly or breaks off is not waited for: the status says enough."""
+    body = b""
+    try:
+        async with asyncio.timeout(ERROR_BODY_S_MAX):
+            async for chunk in stream.chunks(silence_s_max=ERROR_BODY_S_MAX):
+                body += chunk
+                if len(body) > ERROR_BODY_BYTES_MAX:
+                    break
+    except (Unreachable, TimeoutError):
+        pass
+    return body

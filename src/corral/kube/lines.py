@@ -1,0 +1,40 @@
+"""Cut a stream of bytes into lines, however the network tore it.
+
+An object may be 1.5 MiB and come in hundreds of chunks, so a chunk is searched once, when it comes, and joined once,
+when its line ends.
+"""
+
+LINE_BYTES_MAX = 64 << 20  # forty times what etcd stores of one object; beyond it the peer is not a Kubernetes
+
+
+class LineTooLong(Exception):
+    pass
+
+
+class Lines:
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._held = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without their ends; empty lines are left out."""
+        first, *others = chunk.split(b"\n")
+        self._hold(first)
+        if not others:
+            return []
+        complete = [self.rest(), *others[:-1]]
+        self._hold(others[-1])
+        return [line for line in complete if line]
+
+    def rest(self) -> bytes:
+        """What came after the last end of line; it is forgotten here."""
+        rest = b"".join(self._parts)
+        self._parts.clear()
+        self._held = 0
+        return rest
+
+    def _hold(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._held += len(part)
+        if self._held > LINE_BYTES_MAX:
+            raise LineTooLong(f"a line of more than {LINE_BYTES_MAX >> 20} MiB")
