@@ -1,0 +1,63 @@
+"""How answers are printed: lines for people, one versioned JSON document for programs, a diff as `diff -u` writes it."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+import yaml
+
+from corral.engine.actions import about, summary
+from corral.engine.questions import Change
+
+JSON_VERSION = "corral.dev/cli/v1"
+"""Changes only when a field of `-o json` changes its meaning or goes; new fields may appear."""
+
+
+def say_json(kind: str, content: Mapping[str, Any]) -> None:
+    document = {"version": JSON_VERSION, "kind": kind, **content}
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
+    return yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True, width=120)
+
+
+def diff_lines(change: Change) -> tuple[str, ...]:
+    """What one action changes on the server, as a unified diff of YAML."""
+    where = str(about(change.action))
+    if change.refused:
+        return (f"! {summary(change.action)}", f"! the server would refuse it: {change.refused}")
+    before, after = (_lines(state) for state in (change.before, change.after))
+    return tuple(difflib.unified_diff(before, after, f"{where} (now)", f"{where} (then)", lineterm=""))
+
+
+def styled_diff(line: str) -> str:
+    colours = {"+": "green", "-": "red", "@": "cyan", "!": "yellow"}
+    return click.style(line, fg=colours.get(line[:1]))
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """As kubectl writes ages: the two largest units below a week, one above."""
+    if since is None:
+        return "-"
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Columns as wide as their longest cell, as kubectl prints them."""
+    cells = [head, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return "\n".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def _lines(state: Mapping[str, Any] | None) -> list[str]:
+    return [] if state is None else yaml.dump(state, Dumper=yaml.CSafeDumper, sort_keys=True, width=120).splitlines()

@@ -1,0 +1,100 @@
+"""`corral plan`: what would happen, and why; the same decision that the operator would make."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import msgspec
+
+from corral.cli.errors import CHANGES, Failure
+from corral.cli.loading import kind_named, manifests_in
+from corral.cli.options import Cluster, Kinds, Output, cluster_options, kinds_option, output_option
+from corral.cli.output import diff_lines, say_json, styled_diff
+from corral.engine.controller import AnyController
+from corral.engine.plan import Plan, as_data, summary_lines
+from corral.engine.questions import Change, dry_run, plan_object
+from corral.engine.reconciler import Key
+from corral.kube.client import Client
+from corral.kube.meta import Object, ObjectRef, ref
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`what` is a manifest, or the key of an object that is in the cluster."""
+
+    about: ObjectRef
+    controller: AnyController
+    what: Key | Object
+
+
+class Answer(msgspec.Struct, frozen=True):
+    about: ObjectRef
+    plan: Plan
+    changes: tuple[Change, ...]
+
+
+@click.command("plan")
+@click.argument("kind", required=False)
+@click.argument("name", required=False)
+@click.option("-f", "--file", type=click.Path(path_type=Path), help="What would happen if this were applied?")
+@click.option(
+    "--diff", is_flag=True, help="Try the plan on the server (dry run) and show what changes, field by field."
+)
+@output_option
+@cluster_options
+@kinds_option
+def plan_command(
+    kind: str | None, name: str | None, file: Path | None, diff: bool, output: Output, cluster: Cluster, kinds: Kinds
+) -> None:
+    """Show what Corral would do about an object (KIND NAME) or a manifest (-f FILE), and why.
+
+    Nothing is changed. Exit code: 0 nothing to do, 1 changes, more than 1 an error.
+    """
+    if file is not None and kind is None:
+        questions = _about_manifests(file, kinds, cluster)
+    elif file is None and kind is not None and name is not None:
+        questions = (_about_object(kind, name, kinds, cluster),)
+    else:
+        raise click.UsageError("give either KIND NAME or -f FILE")
+    answers = asyncio.run(_answers(cluster, questions, diff=diff))
+    _say(answers, output)
+    if any(not answer.plan.is_empty for answer in answers):
+        raise click.exceptions.Exit(CHANGES)
+
+
+def _about_manifests(file: Path, kinds: Kinds, cluster: Cluster) -> tuple[Question, ...]:
+    manifests = manifests_in(file, kinds, cluster.namespace)
+    return tuple(Question(ref(found.object), found.entry.build(), found.object) for found in manifests)
+
+
+def _about_object(kind: str, name: str, kinds: Kinds, cluster: Cluster) -> Question:
+    entry = kind_named(kinds, kind)
+    resource = entry.kind.resource
+    namespace = cluster.namespace if resource.namespaced else ""
+    return Question(ObjectRef(resource.kind, namespace, name), entry.build(), Key(namespace, name))
+
+
+async def _answers(cluster: Cluster, questions: Iterable[Question], *, diff: bool) -> tuple[Answer, ...]:
+    async with cluster.client() as client:
+        return tuple([await _answer(client, question, diff=diff) for question in questions])
+
+
+async def _answer(client: Client, question: Question, *, diff: bool) -> Answer:
+    planned = await plan_object(client, question.controller, question.what)
+    if planned.snapshot is None:
+        raise Failure(f"there is no {question.about}; see what a manifest would do with: corral plan -f FILE")
+    changes = await dry_run(client, question.controller, planned.plan) if diff else ()
+    return Answer(question.about, planned.plan, changes)
+
+
+def _say(answers: tuple[Answer, ...], output: Output) -> None:
+    if output == "json":
+        say_json("PlanList", {"items": [{"about": msgspec.to_builtins(a.about), **as_data(a.plan)} for a in answers]})
+        return
+    for answer in answers:
+        click.echo(f"{answer.about}")
+        for line in summary_lines(answer.plan):
+            click.echo(f"  {line}")
+        for change in answer.changes:
+            for line in diff_lines(change):
+                click.echo(styled_diff(line))
