@@ -1,0 +1,118 @@
+"""The cluster's cgroups: where its containers are confined, and the one sure list of all its processes.
+
+Whatever a cluster starts, directly or through a container, stays below the directory `corral-NAME` of the tracking
+hierarchy, because a process inherits its place and nothing moves it out. `down` needs no names and no luck.
+
+The tracking hierarchy is cgroup v2 wherever it is mounted (also beside v1), else the v1 hierarchy `pids`.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+POD_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+
+
+class Hierarchies(msgspec.Struct, frozen=True):
+    """The cgroup mounts of this machine."""
+
+    v2: tuple[Path, ...]
+    v1: tuple[Path, ...]
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        return (*self.v2, *self.v1)
+
+    @property
+    def tracking(self) -> Path:
+        by_name = sorted(self.v1, key=lambda path: path.name != "pids")
+        return (*self.v2, *by_name)[0]
+
+    @property
+    def is_pure_v2(self) -> bool:
+        return bool(self.v2) and not self.v1
+
+
+def hierarchies(mountinfo: str) -> Hierarchies:
+    """Read from the text of /proc/self/mountinfo."""
+    found: dict[str, list[Path]] = {"cgroup": [], "cgroup2": []}
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind = after.split(" ", 1)[0]
+        if kind in found:
+            found[kind].append(Path(before.split()[4]))
+    return Hierarchies(v2=tuple(found["cgroup2"]), v1=tuple(found["cgroup"]))
+
+
+def mounted() -> Hierarchies:
+    return hierarchies(Path("/proc/self/mountinfo").read_text())
+
+
+def join(cgroup: str) -> None:
+    """Put this process, and so everything it starts, into the cluster's tracking cgroup."""
+    directory = mounted().tracking / cgroup / "supervised"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def prepare_node(cgroup: str, node: str) -> bool:
+    """Make the cgroup a node's pods go below; True when kubelet can manage a tree of its own in it.
+
+    With v1 in use, or where we may not hand controllers down (a container), kubelet leaves cgroups to the runtime.
+    """
+    here = mounted()
+    if not here.is_pure_v2:
+        return False
+    root = here.v2[0]
+    (root / cgroup / node).mkdir(parents=True, exist_ok=True)
+    for directory in (root, root / cgroup):
+        for controller in (*POD_CONTROLLERS, "hugetlb", "io"):
+            with contextlib.suppress(OSError):
+                (directory / "cgroup.subtree_control").write_text(f"+{controller}")
+    return set(POD_CONTROLLERS) <= set((root / cgroup / node / "cgroup.controllers").read_text().split())
+
+
+def processes(cgroup: str) -> frozenset[int]:
+    """Every live process of the cluster."""
+    return frozenset(pid for root in mounted().all for pid in _processes_below(root / cgroup))
+
+
+def kill(cgroup: str) -> None:
+    """Ask the kernel to end them all at once where it can, else one by one."""
+    for root in mounted().all:
+        directory = root / cgroup
+        if (directory / "cgroup.kill").exists():
+            with contextlib.suppress(OSError):
+                (directory / "cgroup.kill").write_text("1")
+        for pid in _processes_below(directory):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def remove(cgroup: str) -> tuple[Path, ...]:
+    """Remove the empty directories; returns those that are still in use."""
+    left: list[Path] = []
+    for root in mounted().all:
+        for directory in _deepest_first(root / cgroup):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                left.append(directory)
+    return tuple(left)
+
+
+def _processes_below(directory: Path) -> Iterable[int]:
+    for place in _deepest_first(directory):
+        with contextlib.suppress(OSError):
+            yield from (int(pid) for pid in (place / "cgroup.procs").read_text().split())
+
+
+def _deepest_first(directory: Path) -> Iterable[Path]:
+    for path, _, _ in os.walk(directory, topdown=False):
+        yield Path(path)
