@@ -8,7 +8,7 @@ Objects are frozen Structs: a cached object is shared by everyone and changed by
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Never
 from urllib.parse import quote
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from corral.kube.unstructured import Unstructured
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
+EMPTY: Mapping[str, Never] = MappingProxyType({})  # the default of every map, whatever its values are
 
 
 class Model(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, rename="camel"):
