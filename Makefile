@@ -1,0 +1,43 @@
+# Everything a contributor runs. Each target brings up what it needs by itself, starting from Python and make alone.
+
+BIN := .venv/bin
+
+# The contract tests run in `check` against the fake API server, and in `test` against the fake and the real one.
+CHECKS := \
+  "lint: $(BIN)/ruff check" \
+  "format: $(BIN)/ruff format --check" \
+  "types: $(BIN)/mypy" \
+  "imports: $(BIN)/lint-imports" \
+  "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e -m 'not cluster'"
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test check e2e bench generate environment
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+up: environment ## A real Kubernetes on this machine; installs and builds what is missing
+	@$(BIN)/corral up
+
+down: environment ## Take it down; nothing of it stays
+	@$(BIN)/corral down
+
+test: environment ## All tests: check, then everything on a real local cluster; ends with what ran
+	@scripts/stages $(CHECKS) \
+	  "programs: $(BIN)/corral local prepare" \
+	  "cluster tests: $(BIN)/pytest -v tests/contract tests/integration tests/e2e"
+
+check: environment ## Fast: lint, format, types, import contracts, tests that need no cluster
+	@scripts/stages $(CHECKS)
+
+e2e: environment ## The end-to-end tests alone, on a real local cluster
+	@scripts/stages "programs: $(BIN)/corral local prepare" "e2e: $(BIN)/pytest -v tests/e2e"
+
+bench: environment ## Measure the figures of docs/performance.md
+	@$(BIN)/python -m bench
+
+generate: environment ## Write the Kubernetes models anew from a running API server
+	@$(BIN)/python -m corral.kube.generate
+
+environment:
+	@scripts/bootstrap
