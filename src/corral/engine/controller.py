@@ -68,13 +68,6 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     of: Callable[[Any], Iterable[Hashable]]
 
 
-OWNER_INDEX = "corral.engine/owner"
-
-
-def owner_uids(obj: Object) -> tuple[str, ...]:
-    return tuple(r.uid for r in obj.metadata.owner_references if r.controller)
-
-
 class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     """See the module's docstring.
 
@@ -135,8 +128,7 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
                 ):
                     yield Key(child.metadata.namespace if ours.namespaced else "", r.name)
 
-        watch = Watch(kind=kind, to=owner, where=where, when=when, owned=True)
-        return self._with(watch).indexes(kind, OWNER_INDEX, owner_uids)
+        return self._with(Watch(kind=kind, to=owner, where=where, when=when, owned=True))
 
     def watches(
         self, kind: type[W], *, to: Mapper[W], where: Selector = EVERYTHING, when: Predicate[W] = any_change

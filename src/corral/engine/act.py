@@ -1,0 +1,207 @@
+"""Carry out a Plan: in order, each action with its precondition, up to the first failure that matters.
+
+    What ends an attempt      any refusal or failure, except an event that cannot be told and an eviction that a
+                              disruption budget holds back. The rest is skipped; the key is observed and planned again.
+    What is never done        sending an old decision again; cancelling within an action (stops happen between two).
+    What is left behind       the version of every write, in the barrier, so that the next pass sees it.
+
+An apply tells from the server's answer what the server spells otherwise, and marks it (see `corral.engine.children`).
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from corral.engine.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    EmitEvent,
+    Evict,
+    Target,
+    about,
+)
+from corral.engine.children import APPLIED, comparable, paths_text, with_metadata, with_normalised
+from corral.engine.differences import differences, wire
+from corral.engine.failures import STALLED_RETRY_S, failure_of
+from corral.engine.plan import Plan
+from corral.engine.reconciler import Outcome, Problem, Result
+from corral.engine.send import send, send_apply
+from corral.engine.store import Key
+from corral.kube.client import Client
+from corral.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, TooManyRequests
+from corral.kube.meta import Object, Resource, ref
+
+EVICTION_RETRY_S = 10.0
+
+Stop = Callable[[], str]
+"""Asked before each action: why to stop here, or an empty string to go on."""
+
+
+def never() -> str:
+    return ""
+
+
+class Journal(Protocol):
+    """Where writes are recorded; the controller's Barrier."""
+
+    def wrote(self, key: Key, obj: Object) -> None: ...
+    def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None: ...
+
+
+class Tell(Protocol):
+    """Where events go. Never waits, never fails."""
+
+    def __call__(self, event: EmitEvent, /) -> None: ...
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
+    """With what one pass over one key acts."""
+
+    client: Client
+    manager: str
+    key: Key
+    journal: Journal
+    tell: Tell
+    stop: Stop = never
+
+
+async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
+    """`regarding` is the reconciled object: drift that was put back is told about it."""
+    results: list[Result] = []
+    held: Problem | None = None
+    for number, action in enumerate(plan.actions):
+        if why := actor.stop():
+            problem = Problem(reason="Stopped", message=f"stopped before {about(action)}: {why}")
+            return _ended(plan, results, plan.actions[number:], problem)
+        result, problem_found = await _one(action, actor, regarding)
+        results.append(result)
+        if problem_found is None:
+            continue
+        if not isinstance(action, Evict) or problem_found.reason != "DisruptionBudget":
+            return _ended(plan, results, plan.actions[number + 1 :], problem_found)
+        held = held or problem_found
+    return Outcome(plan=plan, results=tuple(results), problem=held)
+
+
+def _ended(plan: Plan, results: list[Result], left: tuple[Action, ...], problem: Problem) -> Outcome:
+    skipped = (Result(action=action, state="skipped", reason=problem.reason) for action in left)
+    return Outcome(plan=plan, results=(*results, *skipped), problem=problem)
+
+
+async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result, Problem | None]:
+    try:
+        return Result(action=action, state="done", changed=await _perform(action, actor, regarding)), None
+    except _NameTaken as taken:
+        problem = Problem(reason="NameTaken", message=taken.message, stalled=True, retry_after_s=STALLED_RETRY_S)
+        return Result(action=action, state="refused", reason="NameTaken", message=taken.message), problem
+    except KubeError as error:
+        failure = failure_of(error)
+        problem = failure.problem
+        if isinstance(action, Evict) and isinstance(error, TooManyRequests):
+            message = f"{about(action)} is kept by its disruption budget"
+            problem = Problem(
+                reason="DisruptionBudget", message=message, retry_after_s=error.retry_after_s or EVICTION_RETRY_S
+            )
+        return Result(action=action, state=failure.state, reason=problem.reason, message=problem.message), problem
+
+
+class _NameTaken(Exception):
+    def __init__(self, there: Object) -> None:
+        self.message = f"{ref(there)} exists and is not ours; delete or rename it"
+        super().__init__(self.message)
+
+
+async def _perform(action: Action, actor: Actor, regarding: Target) -> bool:
+    """Whether the server changed anything."""
+    match action:
+        case EmitEvent():
+            actor.tell(action)
+            return False
+        case Create() | Apply(over=None):
+            return await _make(action, actor)
+        case Apply():
+            return await _change(action, actor, regarding)
+        case Delete():
+            return await _delete(action, actor)
+        case Evict():
+            return await _evict(action, actor)
+        case _:
+            answer = await send(action, actor.client, actor.manager)
+            return _written(actor, answer, action.target)
+
+
+async def _make(action: Create | Apply, actor: Actor) -> bool:
+    """Make a missing object. One that is there already is ours (an answer was lost, a cache is late) or is reported."""
+    try:
+        if isinstance(action, Apply):
+            answer = await _mark_normalised(action.object, await _apply(action, actor), actor)
+        else:
+            answer = await actor.client.create(action.object, field_manager=actor.manager)
+    except (AlreadyExists, Conflict):
+        wanted = action.object
+        there = await actor.client.get(type(wanted), wanted.metadata.name, wanted.metadata.namespace)
+        if not _same_controller(there, wanted):
+            raise _NameTaken(there) from None
+        return _written(actor, there, None)  # nothing new, but the next pass must have seen it
+    return _written(actor, answer, None)
+
+
+async def _apply(action: Apply, actor: Actor) -> Object:
+    return await send_apply(action, actor.client, actor.manager)
+
+
+async def _change(action: Apply, actor: Actor, regarding: Target) -> bool:
+    answer = await _apply(action, actor)
+    remaining = differences(comparable(action.object), wire(answer))
+    put_back = [path for path in action.drifted if path not in remaining]
+    if put_back:
+        message = f"{ref(answer)}: someone else changed {paths_text(put_back)}; put back"
+        actor.tell(EmitEvent(regarding=regarding, type="Warning", reason="Drifted", message=message, action="Apply"))
+    return _written(actor, await _mark_normalised(action.object, answer, actor), action.over)
+
+
+async def _mark_normalised(sent: Object, answer: Object, actor: Actor) -> Object:
+    marked = with_normalised(sent, answer) if APPLIED in sent.metadata.annotations else None
+    if marked is None:
+        return answer
+    ours = msgspec.structs.replace(marked.metadata, uid=answer.metadata.uid, resource_version="")
+    return await actor.client.apply(with_metadata(marked, ours), field_manager=actor.manager, force=True)
+
+
+async def _delete(action: Delete, actor: Actor) -> bool:
+    target = action.target
+    try:
+        answer = await send(action, actor.client, actor.manager)
+    except NotFound:
+        answer = None
+    if answer is None:
+        actor.journal.deleted_unseen(actor.key, target.kind.resource, Key(target.namespace, target.name), target.uid)
+        return True
+    return _written(actor, answer, target)
+
+
+async def _evict(action: Evict, actor: Actor) -> bool:
+    """The answer to an eviction has no version: ask for the pod, so that the next pass knows of it."""
+    target = action.target
+    try:
+        await send(action, actor.client, actor.manager)
+        answer = await actor.client.get(target.kind, target.name, target.namespace)
+    except NotFound:
+        actor.journal.deleted_unseen(actor.key, target.kind.resource, Key(target.namespace, target.name), target.uid)
+        return True
+    return _written(actor, answer, target)
+
+
+def _written(actor: Actor, answer: Object | None, before: Target | None) -> bool:
+    if answer is None:
+        return True
+    actor.journal.wrote(actor.key, answer)
+    return before is None or answer.metadata.resource_version != before.resource_version
+
+
+def _same_controller(there: Object, wanted: Object) -> bool:
+    ours = {r.uid for r in wanted.metadata.owner_references if r.controller}
+    return any(r.controller and r.uid in ours for r in there.metadata.owner_references)
