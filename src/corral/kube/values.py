@@ -168,3 +168,15 @@ def parse_time(text: str) -> datetime:
         return convert(text, ZonedTime).astimezone(UTC)
     except ValidationError:
         raise ValueError(f"expected an RFC 3339 time like 2026-01-31T12:00:00Z, got {text!r}") from None
+
+
+def keys(*wire_names: str) -> Meta:
+    """Marks a list whose elements are told apart by these fields: `Annotated[tuple[Container, ...], keys("name")]`.
+
+    The server merges such a list element by element, so a comparison must match elements by key and not by position.
+    """
+    return Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(wire_names)})
+
+
+# Marks a list without order or duplicates, merged element by element. A list without a mark is one value, in order.
+UNIQUE = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})

@@ -1,0 +1,1 @@
+"""Kinds and their parts as frozen Structs, generated: one module per API group and version."""
