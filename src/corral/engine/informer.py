@@ -1,26 +1,42 @@
 """One cache per kind and selector, kept true by a watch and shared by everyone who asks.
 
-Consumers subscribe before `run`; their handlers are plain functions that are called after the store shows the change.
-A handler that raises is a bug and ends `run`; it must not block, and it must not write to the cluster: it queues a key.
+Consumers subscribe before `run`; their handlers are plain functions, called after the store shows the change. A handler
+that raises is a bug and ends `run`. It must not block and it must not write to the cluster: it queues a key.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import structlog
 
 from corral.engine.clock import Clock
-from corral.engine.store import Change, IndexFunction, Store, Trim
-from corral.kube.client import Client, Selector
+from corral.engine.store import Change, IndexFunction, Trim, new_store
+from corral.kube.client import Client, Gone, Put, Selector
 from corral.kube.meta import Object
+from corral.kube.unstructured import Kind, class_of
+from corral.kube.watch import (
+    EVERYTHING,
+    Event,
+    InitDone,
+    InitGone,
+    InitPut,
+    InitStart,
+    Progress,
+    Server,
+    Trouble,
+    follow,
+)
 
 T = TypeVar("T", bound=Object)
+log = structlog.get_logger(__name__)
 
 
 class Cause(enum.Enum):
-    """Why a handler is called: so that a controller can put what only restarts tell behind what people do."""
+    """Why a handler is called: so that a controller can put what only a restart tells behind what people do."""
 
     INITIAL = "initial"  # the first list: the object may be long known to everybody
     RELIST = "relist"  # found by comparing with a later list, after a gap
@@ -46,38 +62,176 @@ class InformerStatistics(msgspec.Struct, frozen=True):
 
 
 class Informer(Generic[T]):
-    kind: type[T]
-    where: Selector
-    store: Store[T]
-    synced: asyncio.Event  # set once the first list is in the store and its handlers have run
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        where: Selector = EVERYTHING,
+        *,
+        clock: Clock,
+        server: Server,
+        trim: Trim[T] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.where = where
+        self.trim = trim
+        self.store, self._writer = new_store(kind, trim=trim)
+        self.synced = asyncio.Event()
+        """Set once the first list is in the store and the handlers have seen it."""
+        self._client, self._clock, self._server = client, clock, server
+        self._handlers: list[Handler[T]] = []
+        self._progress_callbacks: list[Callable[[], None]] = []
+        self._started = False
+        self._events = self._ignored = self._lists = self._troubles = 0
+        self._trouble = ""
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call `handler` for every change from the first list on. Only before `run`."""
+        if self._started:
+            raise RuntimeError(f"the informer of {self.kind.__name__} runs already: subscribe before it starts")
+        self._handlers.append(handler)
 
     def on_progress(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the store has reached a newer version, bookmarks included. For the barrier."""
+        """Call `callback`, after the handlers, whenever the store may have reached a newer version."""
+        self._progress_callbacks.append(callback)
 
     def add_index(self, index: str, function: IndexFunction[T]) -> None:
         """`store.by_index(index, value)` finds the objects for which `function` yields `value`. At any time."""
+        self._writer.add_index(index, function)
 
     async def run(self) -> None:
-        """Follow the server until cancelled. Never returns and never raises for trouble with the server."""
+        """Follow the server until cancelled. Never raises for trouble with the server; it says so in `statistics`."""
+        self._started = True
+        events = follow(self._client, self.kind, self.where, server=self._server, random=self._clock.random)
+        async with aclosing(events):
+            async for event in events:
+                self.take_in(event)
 
-    def statistics(self) -> InformerStatistics: ...
+    def take_in(self, event: Event[T]) -> None:
+        """One event: first the store, then the handlers."""
+        match event:
+            case Put(obj):
+                self._deliver(self._writer.put(obj))
+            case Gone(obj):
+                self._deliver(self._writer.gone(obj))
+            case Progress(version):
+                self._writer.progress(version)
+                self._progressed()
+            case InitPut(objects):
+                self._writer.stage(objects)
+            case InitStart():
+                self._writer.stage_begin()
+            case InitGone(obj):
+                self._writer.unstage(obj)
+            case InitDone(version):
+                self._replace(version)
+            case Trouble():
+                self._report(event)
+
+    def statistics(self) -> InformerStatistics:
+        return InformerStatistics(
+            kind=self.kind.resource.kind,
+            selector=self.where,
+            objects=len(self.store),
+            version=self.store.version,
+            synced=self.synced.is_set(),
+            events=self._events,
+            ignored=self._ignored,
+            lists=self._lists,
+            troubles=self._troubles,
+            trouble=self._trouble,
+        )
+
+    def __repr__(self) -> str:
+        state = self._trouble or ("synced" if self.synced.is_set() else "not synced")
+        return f"<Informer of {self.kind.__name__}: {len(self.store)} objects, {state}>"
+
+    def _deliver(self, changes: tuple[Change[T], ...]) -> None:
+        self._events += 1
+        if not changes:
+            self._ignored += 1
+        for change in changes:
+            for handler in self._handlers:
+                handler(change, Cause.WATCH)
+        self._progressed()
+
+    def _replace(self, version: str) -> None:
+        changes = self._writer.swap(version)
+        self._lists += 1
+        cause = Cause.RELIST if self.synced.is_set() else Cause.INITIAL
+        for change in changes:
+            for handler in self._handlers:
+                handler(change, cause)
+        self.synced.set()
+        self._progressed()
+        log.info("listed", kind=self.kind.resource.kind, objects=len(self.store), changes=len(changes), version=version)
+
+    def _progressed(self) -> None:
+        self._trouble = ""
+        for callback in self._progress_callbacks:
+            callback()
+
+    def _report(self, trouble: Trouble) -> None:
+        self._troubles += 1
+        self._trouble = trouble.message
+        log.warning(
+            "watch interrupted",
+            kind=self.kind.resource.kind,
+            reason=trouble.reason,
+            message=trouble.message,
+            retry_s=round(trouble.retry_s, 1),
+        )
 
 
 class Informers:
     """The process's informers: the same kind and selector is the same informer."""
 
-    def __init__(self, client: Client, clock: Clock) -> None: ...
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._server = Server()
+        self._informers: dict[tuple[type[Object], Selector], Informer[Any]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
 
-    def of(self, kind: type[T], where: Selector = Selector(), *, trim: Trim[T] | None = None) -> Informer[T]:
-        """The informer of this kind and selector. A second asker gets the first one's `trim`, or must ask for the same."""
+    def of(self, kind: Kind[T], where: Selector = EVERYTHING, *, trim: Trim[T] | None = None) -> Informer[T]:
+        """The informer of this kind and selector. It has one `trim`, the first asker's: a second must ask for the same.
 
-    def __iter__(self) -> Any: ...  # Iterator[Informer[Any]]
+        One asked for while the others run starts at once: subscribe before the next await.
+        """
+        cls = class_of(kind)
+        known: Informer[T] | None = self._informers.get((cls, where))
+        if known is not None:
+            if trim is not known.trim:
+                raise ValueError(f"{cls.__name__} is cached already, trimmed otherwise: agree on one function")
+            return known
+        informer = Informer(self._client, cls, where, clock=self._clock, server=self._server, trim=trim)
+        self._informers[cls, where] = informer
+        if self._tasks is not None:
+            self._start(informer)
+        return informer
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter(tuple(self._informers.values()))
 
     async def run(self) -> None:
-        """Run all of them until cancelled; also those asked for later."""
+        """Run all of them until cancelled, also those asked for later."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for informer in self:
+                self._start(informer)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._tasks = None
 
     async def synced(self) -> None:
         """Return once every informer asked for so far is synced. Put a deadline around it."""
+        for informer in self:
+            await informer.synced.wait()
+
+    def statistics(self) -> tuple[InformerStatistics, ...]:
+        return tuple(informer.statistics() for informer in self)
+
+    def _start(self, informer: Informer[Any]) -> None:
+        assert self._tasks is not None  # noqa: S101
+        self._tasks.create_task(informer.run(), name=f"informer of {informer.kind.__name__}")
