@@ -49,7 +49,7 @@ def mount_points(below: Path) -> tuple[Path, ...]:
         return tuple(path for path in paths if path == below or below in path.parents)
 
 
-def enter(*, network: Path | None = None, mounts: Path | None = None) -> tuple[str, ...]:
+def enter(*, network: Path | str = "", mounts: Path | str = "") -> tuple[str, ...]:
     """The beginning of a command line that runs the rest inside. It replaces itself, so the pid stays the same.
 
     Not `ip netns exec`: that mounts a new /sys, which hides the cgroups.

@@ -103,7 +103,7 @@ def missing(place: Place, seen: Seen, files: Mapping[str, Path]) -> tuple[str, .
     loopback = () if place.name == HOST or "lo" in seen.up else ("link set lo up",)
     bridges = [f"link add {bridge.name} type bridge" for bridge in place.bridges if bridge.name not in seen.links]
     cables = [
-        f"link add {cable.name} addrgenmode none type veth peer name {cable.far_name} netns {files[cable.far_place]}"
+        f"link add {cable.name} type veth peer name {cable.far_name} netns {files[cable.far_place]}"
         for cable in place.cables
         if cable.name not in seen.links
     ]

@@ -5,7 +5,6 @@ whose revision (command line, configuration, certificates) has changed is stoppe
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -25,7 +24,7 @@ class HttpProbe(msgspec.Struct, frozen=True, tag="http"):
 class SocketProbe(msgspec.Struct, frozen=True, tag="socket"):
     """Ready when something accepts connections there."""
 
-    path: Path
+    path: str
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +32,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     argv: tuple[str, ...]
-    network: Path | None = None
-    mounts: Path | None = None
+    network: str = ""  # namespaces to run in, as files; empty means the host's
+    mounts: str = ""
     after: tuple[str, ...] = ()
     probe: HttpProbe | SocketProbe | None = None
     revision: str = ""

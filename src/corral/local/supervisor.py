@@ -111,7 +111,7 @@ class Supervisor:
             case HttpProbe(url):
                 return http_ready(url, self._home.pki, NAME)
             case SocketProbe(path):
-                return _socket_ready(path)
+                return _socket_ready(Path(path))
 
     def _bound_logs(self) -> None:
         for name in self._records:
