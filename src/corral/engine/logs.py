@@ -1,0 +1,58 @@
+"""Structured logs: one constant event a line, variables as pairs, the reconcile id on everything a pass says.
+
+Nothing that an object holds can reach a log: only names, numbers, versions, reasons and sentences are taken. A value of
+any other type is replaced by the name of its type, so a Secret passed by mistake is logged as `<Secret>`.
+"""
+
+import sys
+from collections.abc import MutableMapping
+from datetime import datetime
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from corral.engine.store import Key
+from corral.kube.meta import ObjectRef
+
+LogFormat = Literal["json", "console"]
+
+PLAIN = (str, int, float, bool, type(None), datetime)
+NAMES = (Key, ObjectRef)
+
+
+def configure(*, form: LogFormat = "json", stream: TextIO | None = None) -> None:
+    """Once, at the start of a program. A library that uses the engine may configure structlog as it likes."""
+    render: structlog.types.Processor = (
+        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            only_plain_values,
+            render,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def only_plain_values(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {name: _plain(value) for name, value in event.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, NAMES):
+        return str(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, PLAIN + NAMES) for item in value):
+        return [_plain(item) for item in value]
+    return f"<{type(value).__name__}>"
+
+
+def logger(**bound: str) -> structlog.stdlib.BoundLogger:
+    log: structlog.stdlib.BoundLogger = structlog.get_logger(**bound)
+    return log
