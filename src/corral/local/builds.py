@@ -110,7 +110,7 @@ def build(progress: Progress, binaries: Sequence[Binary] = BINARIES) -> None:
     check_disk(wanted, free_bytes(go))
     for candidate in wanted:
         with progress.step(candidate.name) as step:
-            _build_one(candidate, go, step)
+            build_one(candidate, go, step)
 
 
 def version(module: Module) -> str:
@@ -199,7 +199,8 @@ def _toolchain(progress: Progress, wanted: Sequence[Binary]) -> toolchain.Go:
         return go
 
 
-def _build_one(candidate: Binary, go: toolchain.Go, step: Step) -> None:
+def build_one(candidate: Binary, go: toolchain.Go, step: Step) -> None:
+    """Build one program under the lock; if another process has built it meanwhile, that is as good."""
     step.note(version(candidate.module))
     target = place(candidate)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,41 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from corral.local import logged
+from corral.local.progress import Step
+
+
+def test_all_output_goes_to_the_log(tmp_path: Path, step: Step) -> None:
+    log = tmp_path / "logs" / "x.log"
+
+    logged.run([sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"], step=step, log=log)
+
+    assert {"out", "err"} <= set(log.read_text().splitlines())
+
+
+def test_a_failure_ends_in_one_sentence_with_its_last_line_and_the_log(tmp_path: Path, step: Step) -> None:
+    log = tmp_path / "x.log"
+
+    with pytest.raises(logged.ProgramError) as failure:
+        logged.run([sys.executable, "-c", "print('first'); print('boom'); raise SystemExit(3)"], step=step, log=log)
+
+    assert str(failure.value.sentence("building etcd")) == f"building etcd failed: boom (the full log is {log})"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("write /x: no space left on device", "the disk is full"),
+        ("dial tcp: lookup example.org: no such host", "there is no network"),
+        ("verifying module: checksum mismatch", "go.sum"),
+        ("link: signal: killed", "lack of memory"),
+    ],
+)
+def test_a_known_cause_is_told_instead_of_the_last_line(line: str, says: str) -> None:
+    assert says in (logged.cause([line, "exit status 1"]) or "")
+
+
+def test_an_unknown_cause_is_not_guessed() -> None:
+    assert logged.cause(["undefined: foo"]) is None
