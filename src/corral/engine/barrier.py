@@ -1,23 +1,25 @@
 """The version barrier: do not look at a key again before the caches show what we did for it.
 
-Each write's version is recorded from its response, per key (of the queue) and kind. A cache has reached it when an event,
-a bookmark or a list of that kind was at least that new. Nothing is counted and nothing is predicted: a write that changed
-nothing has an old version, and the cache has it already.
+Each write's version is recorded from its response, per key (of the queue) and cache. A cache has reached it when an
+event, a bookmark or a list was at least that new; so the newest version written stands for all. Nothing is counted and
+nothing predicted: a write that changed nothing has an old version, and the cache has it already.
 
-Where there is no version to wait for (a deletion that the server answered without the object, or never answered; an API
-whose versions are no numbers) the object itself is awaited: until the cache no longer has that uid, or has that version.
+Where there is no version to wait for (a deletion that the server answered without the object, or never answered; an
+API whose versions are no numbers) the object itself is awaited: until the cache has lost that uid, or has that version.
 
 A list that shows that history went backwards (a restored backup) makes recorded versions meaningless: they are dropped.
-The barrier never blocks for ever: waiting has a deadline, and what was still awaited is returned, to be shown.
+Nothing is awaited for ever: waiting has a deadline, and what was still awaited is returned, to be shown.
 """
 
+import asyncio
 from collections.abc import Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from corral.engine.store import Key
+from corral.engine.store import Key, key_of
 from corral.kube.meta import Object, Resource
+from corral.kube.watch import version_number
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,16 +31,20 @@ class Cache(Protocol):
     def version_seen(self) -> int | None: ...
     @property
     def history(self) -> int: ...
-    def find(self, key: Key) -> Any: ...
+    def find(self, key: Key) -> Object | None: ...
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """One thing that a cache has yet to show. `str()` is a sentence for a person."""
+    """What a cache has yet to show of our write to one object: `version`, or that `uid` is gone if there is none."""
 
     resource: Resource
+    object: Key
+    uid: str
     version: str = ""
-    uid: str = ""
-    object: Key | None = None
+
+    def __str__(self) -> str:
+        what = f"version {self.version}" if self.version else "its deletion"
+        return f"waiting for the cache of {self.resource.plural_and_group} to show {what} of {self.object}"
 
 
 class BarrierStatistics(msgspec.Struct, frozen=True):
@@ -50,21 +56,111 @@ class BarrierStatistics(msgspec.Struct, frozen=True):
 
 
 class Barrier(Generic[K]):
-    """One per controller. `caches` are those that the controller reads; a write to a kind outside them is not awaited."""
+    """One per controller, over the caches that it reads. A write to a kind outside them is not awaited."""
+
+    def __init__(self) -> None:
+        self._caches: dict[Resource, list[Cache]] = {}
+        self._awaited: dict[K, dict[Hashable, _Expectation]] = {}
+        self._waiters: dict[K, asyncio.Future[None]] = {}
+        self._timeouts = self._resets = 0
 
     def add_cache(self, resource: Resource, cache: Cache) -> None:
-        """Several caches of one kind (selectors) must all reach a version."""
+        """Several caches of one kind (with selectors) must all show a write."""
+        self._caches.setdefault(resource, []).append(cache)
+
     def wrote(self, key: K, obj: Object) -> None:
-        """`obj` is the server's answer to a create, apply, patch or delete done for `key`."""
+        """`obj` is the server's answer to a create, apply, patch or delete that was done for `key`."""
+        self._expect(key, Awaited(obj.resource, key_of(obj), obj.metadata.uid, obj.metadata.resource_version))
+
     def deleted_unseen(self, key: K, resource: Resource, name: Key, uid: str) -> None:
         """A delete whose answer had no object, or did not come: wait until the cache has lost that uid."""
+        self._expect(key, Awaited(resource, name, uid))
+
     def pending(self, key: K) -> tuple[Awaited, ...]:
-        """What the caches have yet to show for `key`; empty: observe. Forgets what they have shown."""
-        ...
-    def forget(self, key: K) -> None: ...
+        """What the caches have yet to show for `key`; empty: go and observe. Forgets what they have shown."""
+        expected = self._awaited.get(key)
+        if expected is None:
+            return ()
+        remaining = {slot: expectation for slot, expectation in expected.items() if not self._is_met(expectation)}
+        if remaining:
+            self._awaited[key] = remaining
+        else:
+            del self._awaited[key]
+        return tuple(dict.fromkeys(expectation.awaited for expectation in remaining.values()))
+
+    def forget(self, key: K) -> None:
+        """Await nothing more for `key`: its object is gone, or its deadline has passed."""
+        self._awaited.pop(key, None)
+
     def progressed(self, resource: Resource) -> None:
-        """A cache of this kind has moved (Informer.on_progress): wake the keys that can go on."""
+        """A cache of this kind has moved (see Informer.on_progress): wake the keys that can go on."""
+        if not self._waiters:
+            return
+        for key, waiter in self._waiters.items():
+            expected = self._awaited.get(key, {}).values()
+            concerned = any(expectation.awaited.resource == resource for expectation in expected)
+            if concerned and not waiter.done() and not self.pending(key):
+                waiter.set_result(None)
+
     async def passed(self, key: K, *, within_s: float) -> tuple[Awaited, ...]:
-        """Wait until nothing is pending, at most `within_s`; return what still is, and stop awaiting it."""
-        ...
-    def statistics(self) -> BarrierStatistics: ...
+        """Wait until nothing is pending, for at most `within_s`.
+
+        Returns what is still awaited then, and awaits it no longer: an old view is better than none, since what is
+        decided on it meets preconditions and fixed names. One waiter a key, as there is one worker a key.
+        """
+        if not self.pending(key):
+            return ()
+        waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(within_s):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            del self._waiters[key]
+        missed = self.pending(key)
+        if missed:
+            self._timeouts += 1
+            self.forget(key)
+        return missed
+
+    def statistics(self) -> BarrierStatistics:
+        return BarrierStatistics(
+            keys=len(self._awaited),
+            awaited=sum(len(expected) for expected in self._awaited.values()),
+            waiters=len(self._waiters),
+            timeouts_total=self._timeouts,
+            resets_total=self._resets,
+        )
+
+    def _expect(self, key: K, awaited: Awaited) -> None:
+        number = version_number(awaited.version)
+        for cache in self._caches.get(awaited.resource, ()):
+            expected = self._awaited.setdefault(key, {})
+            slot: Hashable = id(cache) if number is not None else (id(cache), awaited.object)
+            known = expected.get(slot)
+            if known is None or known.history != cache.history or not known.is_later(number):
+                expected[slot] = _Expectation(awaited, cache, cache.history)
+
+    def _is_met(self, expectation: "_Expectation") -> bool:
+        cache, awaited = expectation.cache, expectation.awaited
+        if cache.history != expectation.history:  # its versions are of a history that did not happen
+            self._resets += 1
+            return True
+        number = version_number(awaited.version)
+        if number is not None and cache.version_seen is not None:
+            return cache.version_seen >= number
+        known = cache.find(awaited.object)
+        if not awaited.version:
+            return known is None or known.metadata.uid != awaited.uid
+        return known is not None and known.metadata.resource_version == awaited.version
+
+
+class _Expectation(msgspec.Struct, frozen=True):
+    awaited: Awaited
+    cache: Cache
+    history: int
+
+    def is_later(self, number: int | None) -> bool:
+        known = version_number(self.awaited.version)
+        return number is not None and known is not None and known > number
