@@ -1,0 +1,400 @@
+"""The verbs that write: create, update, patch, apply and delete, on plain JSON objects, synchronously.
+
+Every write of an existing object goes through `_update`: preconditions, what a writer may not touch, validation,
+generation, ownership, and the rule that a write which changes nothing keeps the version. Nothing here knows HTTP,
+faults, or waits. Time and randomness come from outside.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from corral.kube.errors import Cause
+from corral.testing.apiserver import answers
+from corral.testing.apiserver.answers import Json
+from corral.testing.apiserver.kinds import Kinds, Served, from_definition
+from corral.testing.apiserver.names import annotation_causes, label_causes, name_causes
+from corral.testing.apiserver.ownership import Writer, applied, written
+from corral.testing.apiserver.patches import json_patch, merge_patch
+from corral.testing.apiserver.storage import Key, Storage, with_version
+
+Propagation: TypeAlias = Literal["", "Background", "Foreground", "Orphan"]
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+GENERATED: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
+OBJECT_BYTES_MAX: Final = 1536 * 1024  # etcd's limit on a request
+SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    manager: str = "unknown"
+    subresource: str = ""
+    force: bool = False
+    dry_run: bool = False
+
+
+class Preconditions(msgspec.Struct, frozen=True):
+    uid: str = ""
+    version: str = ""
+
+
+PLAIN: Final = Options()
+ANY: Final = Preconditions()
+
+
+class Objects:
+    def __init__(self, kinds: Kinds, storage: Storage, random: Random, now: Callable[[], datetime]) -> None:
+        self.kinds = kinds
+        self.storage = storage
+        self._random = random
+        self._now = now
+
+    def get(self, served: Served, namespace: str, name: str) -> Json:
+        found = self.storage.get(key(served, namespace, name))
+        if found is None:
+            raise answers.not_found(served.resource, name)
+        return found
+
+    def exists(self, served: Served, namespace: str, name: str) -> bool:
+        return self.storage.get(key(served, namespace, name)) is not None
+
+    def create(self, served: Served, namespace: str, body: Json, options: Options = PLAIN) -> Json:
+        value = self._new(served, namespace, body)
+        if served.status and not served.custom:
+            value = {**value, "status": {}}
+        elif served.status:
+            value = {field: each for field, each in value.items() if field != "status"}
+        value = served.prepare(value)
+        check(served, value, None)
+        value = written(None, value, self._writer(served, "Update", options), self.timestamp(), served.topology)
+        return self._put_new(served, value, options)
+
+    def update(self, served: Served, namespace: str, name: str, body: Json, options: Options = PLAIN) -> Json:
+        """PUT. The client has no such verb; stand-ins for other people's controllers do."""
+        old = self.get(served, namespace, name)
+        check_identity(served, body, namespace, name)
+        return self._update(served, old, body, self._writer(served, "Update", options), options)
+
+    def merge(self, served: Served, namespace: str, name: str, patch: Json, options: Options = PLAIN) -> Json:
+        old = self.get(served, namespace, name)
+        return self._patched(served, old, merge_patch(old, patch), options)
+
+    def json_patch(self, served: Served, namespace: str, name: str, operations: Any, options: Options = PLAIN) -> Json:
+        old = self.get(served, namespace, name)
+        return self._patched(served, old, json_patch(old, operations), options)
+
+    def apply(self, served: Served, namespace: str, name: str, config: Json, options: Options) -> Json:
+        check_apply(served, config, options)
+        check_identity(served, config, namespace, name)
+        old = self.storage.get(key(served, namespace, name))
+        writer = self._writer(served, "Apply", options)
+        config = only_status(config) if options.subresource == "status" else own_part(served, config)
+        if old is None:
+            return self._create_by_apply(served, namespace, name, config, writer, options)
+        check_preconditions(served, old, stated(config))
+        new = applied(old, config, writer, self.timestamp(), served.topology, force=options.force)
+        return self._update(served, old, new, None, options)
+
+    def delete(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        *,
+        propagation: Propagation = "",
+        grace_s: int | None = None,
+        preconditions: Preconditions = ANY,
+        dry_run: bool = False,
+    ) -> Json:
+        """The object as it was marked or removed, or a Status for kinds whose DELETE answers so."""
+        old = self.get(served, namespace, name)
+        check_preconditions(served, old, preconditions)
+        finalizers = finalizers_for(old, propagation)
+        grace = served.grace(old, grace_s)
+        if not finalizers and not blocked(old) and grace == 0:
+            last = old if dry_run else self.storage.remove(key_of(served, old))
+            return last if served.returns_deleted else answers.success(served.resource, name, old["metadata"]["uid"])
+        marked = self._marked(served, old, finalizers, grace)
+        return marked if marked == old or dry_run else self.storage.put(key_of(served, old), marked)
+
+    def store(self, served: Served, old: Json, new: Json) -> Json:
+        """The last step of every write of an existing object: nothing, a new version, or the end of it."""
+        if new == old:
+            return old
+        if is_due(new):
+            last = self.storage.remove(key_of(served, old))
+            return with_version(new, int(last["metadata"]["resourceVersion"]))
+        return self.storage.put(key_of(served, old), new)
+
+    def timestamp(self, later_s: int = 0) -> str:
+        return (self._now() + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _new(self, served: Served, namespace: str, body: Json) -> Json:
+        metadata = dict(body.get("metadata") or {})
+        check_identity(served, body, namespace, "")
+        if metadata.get("resourceVersion"):
+            raise answers.internal_error("resourceVersion should not be set on objects to be created")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generated_name(served, namespace, metadata["generateName"])
+        self._check_namespace(served, namespace, metadata.get("name", ""))
+        for field in (*SYSTEM_METADATA, "managedFields"):
+            metadata.pop(field, None)
+        metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = self.timestamp()
+        if served.generation:
+            metadata["generation"] = 1
+        if served.resource.namespaced:
+            metadata["namespace"] = namespace
+        return {**body, "apiVersion": served.resource.api_version, "kind": served.resource.kind, "metadata": metadata}
+
+    def _generated_name(self, served: Served, namespace: str, prefix: str) -> str:
+        for _ in range(8):  # as often as the server tries
+            name = prefix[:58] + "".join(self._random.choices(GENERATED, k=5))
+            if self.storage.get(key(served, namespace, name)) is None:
+                return name
+        raise answers.already_exists(served.resource, prefix)
+
+    def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
+        if not served.resource.namespaced:
+            return
+        found = self.storage.get(Key("namespaces", "", namespace))
+        if found is None:
+            spaces = self.kinds.find("", "v1", "namespaces")
+            assert spaces is not None
+            raise answers.not_found(spaces.resource, namespace)
+        if "deletionTimestamp" in found["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = Cause("metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating")
+            raise answers.forbidden(served.resource, name, why, [cause])
+
+    def _put_new(self, served: Served, value: Json, options: Options) -> Json:
+        check_size(value)
+        where = key_of(served, value)
+        if self.storage.get(where) is not None:
+            raise answers.already_exists(served.resource, where.name)
+        if options.dry_run:
+            return value
+        if served.resource.kind == "CustomResourceDefinition":
+            value = self._established(value)
+        return self.storage.put(where, value)
+
+    def _established(self, definition: Json) -> Json:
+        for each in from_definition(definition):
+            self.kinds.add(each)
+        conditions = [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": self.timestamp(),
+            }
+            for kind, reason, message in (
+                ("NamesAccepted", "NoConflicts", "no conflicts found"),
+                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+            )
+        ]
+        return {**definition, "status": {"conditions": conditions, "acceptedNames": definition["spec"]["names"]}}
+
+    def _create_by_apply(
+        self, served: Served, namespace: str, name: str, config: Json, writer: Writer, options: Options
+    ) -> Json:
+        if options.subresource:
+            raise answers.not_found(served.resource, name)
+        asked = stated(config)
+        if asked.uid:
+            why = f"uid mismatch: the provided object specified uid {asked.uid}, and no existing object was found"
+            raise answers.conflict(served.resource, name, why)
+        metadata = {**(config.get("metadata") or {}), "name": name}
+        value = self._new(served, namespace, {**config, "metadata": metadata})
+        shell = {
+            **value,
+            "metadata": {
+                field: each
+                for field, each in value["metadata"].items()
+                if field not in config["metadata"] or field in ("name", "namespace")
+            },
+        }
+        shell = {field: shell[field] for field in ("apiVersion", "kind", "metadata")}
+        owned = applied(shell, config, writer, self.timestamp(), served.topology, force=True)
+        value = served.prepare({**owned, **({"status": {}} if served.status and not served.custom else {})})
+        check(served, value, None)
+        return self._put_new(served, value, options)
+
+    def _patched(self, served: Served, old: Json, new: Any, options: Options) -> Json:
+        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+            raise answers.bad_request("the patch leaves something that is not an object with metadata")
+        return self._update(served, old, new, self._writer(served, "Update", options), options)
+
+    def _update(self, served: Served, old: Json, new: Json, writer: Writer | None, options: Options) -> Json:
+        """`writer` is None when the caller has already worked out who owns what."""
+        check_preconditions(served, old, stated(new))
+        new = admitted(served, old, new, options.subresource)
+        new = served.prepare(new)
+        check(served, new, old)
+        if served.generation and meaning(served, new) != meaning(served, old):
+            new = {**new, "metadata": {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}}
+        if writer is not None:
+            new = written(old, new, writer, self.timestamp(), served.topology)
+        check_size(new)
+        return new if options.dry_run else self.store(served, old, new)
+
+    def _marked(self, served: Served, old: Json, finalizers: list[str], grace: int) -> Json:
+        metadata = dict(old["metadata"])
+        if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
+            if "deletionTimestamp" not in metadata and served.generation:
+                metadata["generation"] = metadata.get("generation", 0) + 1
+            metadata["deletionTimestamp"] = self.timestamp(grace)
+            metadata["deletionGracePeriodSeconds"] = grace
+        metadata.pop("finalizers", None)
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        marked = {**old, "metadata": metadata}
+        if served.resource.kind == "Namespace":
+            marked["status"] = {**marked.get("status", {}), "phase": "Terminating"}
+        return marked
+
+    def _writer(self, served: Served, operation: str, options: Options) -> Writer:
+        return Writer(operation, options.manager, served.resource.api_version, options.subresource)
+
+
+def key(served: Served, namespace: str, name: str) -> Key:
+    return Key(served.resource.plural_and_group, namespace if served.resource.namespaced else "", name)
+
+
+def key_of(served: Served, value: Json) -> Key:
+    return key(served, value["metadata"].get("namespace", ""), value["metadata"]["name"])
+
+
+def stated(value: Json) -> Preconditions:
+    metadata = value.get("metadata") or {}
+    return Preconditions(metadata.get("uid") or "", metadata.get("resourceVersion") or "")
+
+
+def check_identity(served: Served, body: Json, namespace: str, name: str) -> None:
+    resource, metadata = served.resource, body.get("metadata") or {}
+    if (found := body.get("apiVersion")) not in (None, "", resource.api_version):
+        expected = resource.api_version
+        raise answers.bad_request(
+            f"the API version in the data ({found}) does not match the expected API version ({expected})"
+        )
+    if (found := body.get("kind")) not in (None, "", resource.kind):
+        raise answers.bad_request(f"the kind in the data ({found}) does not match the expected kind ({resource.kind})")
+    if resource.namespaced and metadata.get("namespace") not in (None, "", namespace):
+        raise answers.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if name and metadata.get("name") not in (None, "", name):
+        found = metadata["name"]
+        raise answers.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def check_preconditions(served: Served, old: Json, asked: Preconditions) -> None:
+    metadata = old["metadata"]
+    if asked.uid and asked.uid != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {asked.uid}, UID in object meta: {metadata['uid']}"
+        raise answers.conflict(served.resource, metadata["name"], why)
+    if asked.version and asked.version != metadata["resourceVersion"]:
+        raise answers.conflict(served.resource, metadata["name"], answers.STALE)
+
+
+def check_apply(served: Served, config: Json, options: Options) -> None:
+    if not options.manager:
+        cause = Cause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
+        raise answers.invalid(served.resource, "", [cause])
+    if (config.get("metadata") or {}).get("managedFields"):
+        raise answers.bad_request("metadata.managedFields must be nil")
+    if not config.get("apiVersion") or not config.get("kind"):
+        raise answers.bad_request("an apply configuration must name its apiVersion and kind")
+
+
+def check(served: Served, new: Json, old: Json | None) -> None:
+    if causes := [*metadata_causes(served, new, old), *served.validate(new, old)]:
+        raise answers.invalid(served.resource, new["metadata"].get("name", ""), causes)
+
+
+def metadata_causes(served: Served, new: Json, old: Json | None) -> Iterator[Cause]:
+    metadata = new["metadata"]
+    if not metadata.get("name"):
+        message = "Required value: name or generateName is required"
+        yield Cause("metadata.name", message, "FieldValueRequired")
+        return
+    if old is None:
+        yield from name_causes(metadata["name"], served.name_rule)
+    elif "deletionTimestamp" in old["metadata"]:
+        known = old["metadata"].get("finalizers") or []
+        if added := [each for each in metadata.get("finalizers") or () if each not in known]:
+            listed = ", ".join(f'"{each}"' for each in added)
+            message = "no new finalizers can be added if the object is being deleted, found new finalizers []string{%s}"
+            yield Cause("metadata.finalizers", f"Forbidden: {message % listed}", "FieldValueForbidden")
+    yield from label_causes(metadata.get("labels") or {})
+    yield from annotation_causes(metadata.get("annotations") or {})
+
+
+def check_size(value: Json) -> None:
+    size = len(msgspec.json.encode(value))
+    if size > OBJECT_BYTES_MAX:
+        raise answers.too_large(size, OBJECT_BYTES_MAX)
+
+
+def admitted(served: Served, old: Json, new: Json, subresource: str) -> Json:
+    """`new`, with everything that this writer may not change put back to what it was."""
+    ownership = new["metadata"].get("managedFields")
+    if subresource == "status":
+        new = {**{field: each for field, each in old.items() if field != "status"}, **only_status(new)}
+        new["metadata"] = dict(old["metadata"])
+    elif served.status:
+        new = {field: each for field, each in new.items() if field != "status"}
+        if "status" in old:
+            new["status"] = old["status"]
+    metadata = {field: each for field, each in new["metadata"].items() if field not in SYSTEM_METADATA and each}
+    metadata |= {field: old["metadata"][field] for field in SYSTEM_METADATA if field in old["metadata"]}
+    metadata |= {
+        field: old["metadata"][field] for field in ("name", "namespace", "resourceVersion") if field in old["metadata"]
+    }
+    if ownership:
+        metadata["managedFields"] = ownership
+    return {**new, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata}
+
+
+def only_status(value: Json) -> Json:
+    metadata = value.get("metadata") or {}
+    kept = {field: metadata[field] for field in ("name", "namespace", "uid", "resourceVersion") if field in metadata}
+    return {"metadata": kept, **({"status": value["status"]} if "status" in value else {})}
+
+
+def own_part(served: Served, config: Json) -> Json:
+    if not served.status:
+        return config
+    return {field: each for field, each in config.items() if field != "status"}
+
+
+def meaning(served: Served, value: Json) -> Json:
+    """What a generation counts: everything a user wrote, less metadata and status."""
+    hidden = {"metadata", "status"} if served.status else {"metadata"}
+    return {field: each for field, each in value.items() if field not in hidden}
+
+
+def finalizers_for(old: Json, propagation: Propagation) -> list[str]:
+    found = list(old["metadata"].get("finalizers") or ())
+    if not propagation:
+        return found
+    others = [each for each in found if each not in (FOREGROUND, ORPHAN)]
+    extra = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN], "Background": []}[propagation]
+    return [*others, *extra]
+
+
+def blocked(value: Json) -> bool:
+    """A namespace stays until its content is gone."""
+    return value["kind"] == "Namespace" and bool((value.get("spec") or {}).get("finalizers"))
+
+
+def is_due(value: Json) -> bool:
+    metadata = value["metadata"]
+    marked = "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) == 0
+    return marked and not metadata.get("finalizers") and not blocked(value)
