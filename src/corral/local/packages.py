@@ -18,18 +18,19 @@ from corral.local.paths import cache_dir
 from corral.local.progress import Progress, Step
 
 # Each with what it is for. Debian and Ubuntu use the same names and both put the CNI plugins into /usr/lib/cni.
+# "a|b": either will do, and the first is installed if there is neither.
 PACKAGES = (
+    "busybox-static|busybox",  # the shell of the test image; the two exclude each other
     "ca-certificates",  # Go downloads modules
-    "conntrack",  # kube-proxy forgets connections to endpoints that are gone
+    "catatonit",  # what holds a pod's namespaces open
     "containerd",
     "containernetworking-plugins",
     "iproute2",
     "iptables",  # the CNI plugin portmap
-    "kmod",
     "mount",
     "nftables",  # kube-proxy
     "runc",
-    "util-linux",  # nsenter
+    "util-linux",  # nsenter, unshare
 )
 SERVICES = {"containerd": "containerd.service"}
 DPKG_TIMEOUT_S = 60
@@ -70,21 +71,22 @@ def ensure(progress: Progress, title: str) -> None:
 
 
 def missing(packages: Sequence[str], transcript: str) -> tuple[str, ...]:
-    """Those of `packages` that are neither installed nor provided, by the output of QUERY."""
+    """What to install so that each of `packages` is installed or provided; `transcript` is the output of QUERY."""
     present: set[str] = set()
     for line in transcript.splitlines():
         status, package, provides = line.split("\t")
         if status == "installed":
             present.add(package)
             present.update(name.split()[0] for name in provides.split(",") if name.strip())
-    return tuple(package for package in packages if package not in present)
+    choices = [package.split("|") for package in packages]
+    return tuple(choice[0] for choice in choices if present.isdisjoint(choice))
 
 
 def _installed() -> str:
     if shutil.which("dpkg-query") is None:
         raise LocalError(
             "this machine has no dpkg: the local cluster needs Debian or Ubuntu with the packages "
-            f"{' '.join(PACKAGES)}; `--context NAME` uses an existing cluster instead"
+            f"{', '.join(PACKAGES)}; `--context NAME` uses an existing cluster instead"
         )
     return subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=DPKG_TIMEOUT_S).stdout
 

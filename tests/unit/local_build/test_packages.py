@@ -23,6 +23,13 @@ def test_a_package_that_another_one_provides_is_present() -> None:
     assert missing(("containerd", "runc"), docker) == ()
 
 
+def test_of_two_packages_that_exclude_each_other_the_installed_one_will_do() -> None:
+    wanted = ("busybox-static|busybox",)
+
+    assert missing(wanted, "installed\tbusybox\t\n") == ()
+    assert missing(wanted, "") == ("busybox-static",)
+
+
 def test_the_script_that_root_runs_is_valid() -> None:
     checked = subprocess.run(["sh", "-n"], input=INSTALL_SCRIPT, capture_output=True, text=True)
 
