@@ -15,7 +15,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from corral.engine.actions import AddFinalizer, target
 from corral.engine.children import manager_name
+from corral.engine.plan import Plan
 from corral.engine.reconciler import Reader, Reconciler, S
 from corral.engine.store import Key, key_of
 from corral.kube.client import Selector
@@ -154,3 +156,12 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
 
 
 AnyController: TypeAlias = Controller[Any, Any]
+
+
+def with_finalizer(controller: AnyController, obj: Object, plan: Plan) -> Plan:
+    """The finalizer comes before anything that it is to undo: alone in its pass."""
+    name, meta = controller.finalizer_name, obj.metadata
+    if not name or name in meta.finalizers or meta.deletion_timestamp is not None:
+        return plan
+    message = "so that nothing is left behind when it is deleted"
+    return Plan(actions=(AddFinalizer(target=target(obj), present=meta.finalizers, finalizer=name, message=message),))

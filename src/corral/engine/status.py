@@ -15,6 +15,7 @@ import msgspec
 
 from corral.engine.actions import summary
 from corral.engine.reconciler import Outcome
+from corral.kube.canonical import canonical
 from corral.kube.meta import Condition, Object
 
 READY = "Ready"
@@ -51,6 +52,12 @@ def verdict(outcome: Outcome, *, ready_message: str = "everything is as desired"
         first = next(action for action in outcome.plan.actions)
         return Verdict(reconciling=True, reason="Progressing", message=summary(first))
     return Verdict(ready=True, reason="AsDesired", message=ready_message)
+
+
+def status_differs(obj: Object, status: msgspec.Struct) -> bool:
+    """Whether writing `status` would say anything new about the object as it was observed."""
+    before = getattr(obj, "status", None)
+    return not isinstance(before, msgspec.Struct) or canonical(before) != canonical(status)
 
 
 SUSPENDED = Verdict(reason="Suspended", message="spec.suspend is true: nothing is changed until it is taken away")

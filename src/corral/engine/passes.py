@@ -1,0 +1,320 @@
+"""One controller at work: keys come from the queue, and each pass is observe, plan, act, report, in that order.
+
+What happens after a pass:
+
+    a problem              tried again with backoff, or when the problem says; the condition tells it
+    a plan that acted      looked at again at once (after the barrier): the next plan should be empty
+    `again_after_s`        looked at again then
+    an empty plan          nothing until something changes, or the periodic resync
+
+A bug in a reconciler (any exception that is not the world's) costs its own key a retry and nobody else anything.
+
+Stopping. `stop` ends waits and observations at once, since nothing is under way in them; a pass that acts ends after
+the action it is at. `run` returns when the last pass has ended.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import structlog
+
+from corral.engine.act import Actor, act
+from corral.engine.actions import EmitEvent, SetStatus, summary, target
+from corral.engine.barrier import Barrier
+from corral.engine.clock import Clock
+from corral.engine.controller import AnyController, Watch, with_finalizer
+from corral.engine.failures import STALLED_RETRY_S, failure_of
+from corral.engine.informer import Cause, Informer, Informers
+from corral.engine.logs import logger
+from corral.engine.metrics import Metrics
+from corral.engine.plan import NOTHING
+from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
+from corral.engine.reader import StoreReader, index_functions
+from corral.engine.reconciler import Outcome, Problem
+from corral.engine.send import send
+from corral.engine.status import status_differs
+from corral.engine.store import Added, Change, Deleted, Key, Store, Updated
+from corral.engine.watchdog import Progress, finding
+from corral.kube.client import Client
+from corral.kube.errors import KubeError, NotFound
+from corral.kube.meta import Object
+
+BARRIER_S_MAX = 30.0
+BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
+
+# Passing states of ours that a person can do nothing with: not worth a status write.
+UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped"})
+
+
+class Passes:
+    def __init__(
+        self,
+        controller: AnyController,
+        *,
+        client: Client,
+        informers: Informers,
+        tell: Callable[[str, EmitEvent], None],
+        metrics: Metrics,
+        clock: Clock,
+        barrier: Barrier[Key] | None = None,
+    ) -> None:
+        self.controller = controller
+        self._client = client
+        self._tell = tell
+        self._metrics = metrics
+        self._clock = clock
+        self.queue: WorkQueue[Key] = WorkQueue(now_s=clock.monotonic_s, random=clock.random)
+        self.barrier: Barrier[Key] = barrier or Barrier()
+        self._progress = Progress(stuck_after_s=controller.stuck_after_s)
+        self._stores: dict[type[Object], Store[Any]] = {}
+        self._busy: dict[Key, int] = {}
+        self._scopes: set[asyncio.Timeout] = set()
+        self._stopping = ""
+        self._log = logger(controller=controller.name)
+        metrics.add_controller(controller.name, controller.workers)
+        for watch in controller.watched:
+            self._connect(watch, informers.of(watch.kind, watch.where))
+
+    def _connect(self, watch: Watch, informer: Informer[Any]) -> None:
+        if watch.kind not in self._stores:
+            self._stores[watch.kind] = informer.store
+            resource = watch.kind.resource
+            self.barrier.add_cache(resource, informer.store)
+            informer.on_progress(lambda: self.barrier.progressed(resource))
+            for name, function in index_functions(self.controller, watch.kind).items():
+                informer.add_index(name, function)
+        informer.subscribe(lambda change, cause: self._on_change(watch, change, cause))
+
+    def _on_change(self, watch: Watch, change: Change[Any], cause: Cause) -> None:
+        old, new = _old_and_new(change)
+        if cause is Cause.WATCH and not watch.when(old, new):
+            return
+        lane = _lane(change, cause, is_own=watch.kind is self.controller.kind)
+        read = self._reader()
+        keys = {key: None for obj in (old, new) if obj is not None for key in watch.to(obj, read)}
+        for key in keys:
+            self.queue.add(key, lane=lane, reason=f"{watch.kind.resource.kind} {type(change).__name__.lower()}")
+
+    async def run(self) -> None:
+        """Until `stop`. One worker is one pass at a time; the queue keeps a key from being in two."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self.controller.workers):
+                workers.create_task(self._work())
+
+    def stop(self, why: str) -> None:
+        self._stopping = why
+        self.queue.close(drain=False)
+        now_s = asyncio.get_running_loop().time()
+        for scope in self._scopes:
+            scope.reschedule(now_s)
+
+    def report_stuck(self) -> None:
+        """Tell about the keys that have made no progress for too long. Called every now and then."""
+        for stuck in self._progress.newly_stuck(self._clock.monotonic_s()):
+            self._log.warning("no progress", key=stuck.key, since_s=round(stuck.since_s), finding=stuck.finding)
+            obj = self._stores[self.controller.kind].find(stuck.key)
+            if obj is not None:
+                message = f"no progress for {stuck.since_s / 60:.0f} min: {stuck.finding}"
+                self._emit(EmitEvent(regarding=target(obj), type="Warning", reason="NoProgress", message=message))
+        self._metrics.stuck_keys.labels(self.controller.name).set(self._progress.stuck_count())
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                taken = await self.queue.take()
+            except QueueClosed:
+                return
+            try:
+                await self._measured_pass(taken)
+            finally:
+                self.queue.done(taken.key)
+
+    async def _measured_pass(self, taken: Taken[Key]) -> None:
+        name, metrics = self.controller.name, self._metrics
+        metrics.queue_wait_s.labels(name, name).observe(taken.waited_s)
+        started_s = self._clock.monotonic_s()
+        with (
+            metrics.active_workers.labels(name).track_inprogress(),
+            structlog.contextvars.bound_contextvars(
+                controller=name, key=str(taken.key), reconcile_id=uuid.uuid4().hex[:12]
+            ),
+        ):
+            result = await self._pass(taken.key)
+        took_s = self._clock.monotonic_s() - started_s
+        metrics.reconcile_s.labels(name).observe(took_s)
+        metrics.work_s.labels(name, name).observe(took_s)
+        metrics.reconciles.labels(name, result).inc()
+
+    async def _pass(self, key: Key) -> str:
+        """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
+        try:
+            await self._past_barrier(key)
+            async with self._interruptible(self.controller.deadline_s):
+                snapshot = await self.controller.reconciler.observe(key, self._reader())
+            if snapshot is None:
+                self._forget(key)
+                return "success"
+            outcome = await self._decide_and_act(key, snapshot)
+        except TimeoutError:
+            if self._stopping:
+                return "requeue"
+            message = f"observing {key} took longer than {self.controller.deadline_s:g} s"
+            outcome = Outcome(plan=NOTHING, problem=Problem(reason="DeadlinePassed", message=message))
+        except KubeError as error:
+            outcome = Outcome(plan=NOTHING, problem=failure_of(error).problem)
+        except Exception as error:
+            outcome = Outcome(plan=NOTHING, problem=self._bug(error))
+        return self._settle(key, outcome)
+
+    async def _past_barrier(self, key: Key) -> None:
+        started_s = self._clock.monotonic_s()
+        async with self._interruptible(BARRIER_S_MAX * 2):
+            awaited = await self.barrier.passed(key, within_s=BARRIER_S_MAX)
+        self._metrics.barrier_wait_s.labels(self.controller.name).observe(self._clock.monotonic_s() - started_s)
+        if awaited:
+            self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
+
+    async def _decide_and_act(self, key: Key, snapshot: Any) -> Outcome:
+        obj: Object = snapshot.object
+        self.queue.repeat(key, every_s=self.controller.resync_s, reason="resync")
+        try:
+            plan = with_finalizer(self.controller, obj, self.controller.reconciler.plan(snapshot))
+        except Exception as error:
+            return await self._report(key, snapshot, Outcome(plan=NOTHING, problem=self._bug(error)))
+        deadline_s = self._clock.monotonic_s() + self.controller.deadline_s
+        actor = Actor(
+            client=self._client,
+            manager=self.controller.name,
+            key=key,
+            journal=self.barrier,
+            tell=self._emit,
+            stop=lambda: self._stopping or self._late(deadline_s),
+        )
+        for action in plan.actions:
+            self._log.info("planned", summary=summary(action))
+        return await self._report(key, snapshot, await act(plan, actor, target(obj)))
+
+    async def _report(self, key: Key, snapshot: Any, outcome: Outcome) -> Outcome:
+        """Write the status if it says something new. Failing to is a problem only if there was no other."""
+        if outcome.problem is not None and outcome.problem.reason in UNTOLD_REASONS:
+            return outcome
+        status = self.controller.reconciler.report(snapshot, outcome)
+        if status is None or not status_differs(snapshot.object, status):
+            return outcome
+        try:
+            action = SetStatus(target=target(snapshot.object), status=status)
+            answer = await send(action, self._client, self.controller.name)
+        except NotFound:
+            return outcome  # it went meanwhile: perhaps this very pass let it go
+        except KubeError as error:
+            problem = outcome.problem or failure_of(error).problem
+            return msgspec.structs.replace(outcome, problem=problem)
+        if answer is not None:
+            self.barrier.wrote(key, answer)
+        return outcome
+
+    def _settle(self, key: Key, outcome: Outcome) -> str:
+        """What follows from a pass."""
+        self._progress.note(key, finding(outcome), self._clock.monotonic_s())
+        plan, problem = outcome.plan, outcome.problem
+        if self._stopping:
+            return "requeue"
+        if problem is not None:
+            self._after_problem(key, problem)
+            return "error"
+        if plan.again_after_s is not None:
+            self.queue.add(key, after_s=plan.again_after_s, reason="again")
+        elif any(wait.stalled for wait in plan.waits):
+            self.queue.add(key, after_s=STALLED_RETRY_S, reason="perhaps someone acted")
+        if plan.is_empty:
+            self._busy.pop(key, None)
+            self.queue.forget(key)
+            return "success" if plan.again_after_s is None else "requeue_after"
+        busy = self._busy[key] = self._busy.get(key, 0) + 1
+        if busy <= BUSY_PASSES_MAX and outcome.changed_anything:
+            self.queue.forget(key)
+            self.queue.add(key, reason="acted")
+        else:
+            self.queue.retry(key, reason="acted in vain")
+        return "requeue"
+
+    def _after_problem(self, key: Key, problem: Problem) -> None:
+        name = self.controller.name
+        self._metrics.errors.labels(name).inc()
+        self._metrics.terminal_errors.labels(name).inc(problem.stalled)
+        if problem.retry_after_s is None:
+            retry_s = self.queue.retry(key, reason=problem.reason)
+        else:
+            retry_s = problem.retry_after_s
+            self.queue.add(key, after_s=retry_s, reason=problem.reason)
+        level = "info" if problem.reason in UNTOLD_REASONS else "warning"
+        getattr(self._log, level)(
+            "pass ended early", reason=problem.reason, message=problem.message, retry_s=round(retry_s, 3)
+        )
+
+    def _bug(self, error: Exception) -> Problem:
+        self._metrics.panics.labels(self.controller.name).inc()
+        self._log.exception("bug in a reconciler", error=type(error).__name__)
+        message = f"{self.controller.name} has a bug: {type(error).__name__}; its log has the details"
+        return Problem(reason="InternalError", message=message)
+
+    def _forget(self, key: Key) -> None:
+        self.queue.forget(key)
+        self.queue.stop_repeating(key)
+        self.barrier.forget(key)
+        self._progress.forget(key)
+        self._busy.pop(key, None)
+
+    def _late(self, deadline_s: float) -> str:
+        return (
+            f"the pass took longer than {self.controller.deadline_s:g} s"
+            if self._clock.monotonic_s() > deadline_s
+            else ""
+        )
+
+    def _emit(self, event: EmitEvent) -> None:
+        self._tell(self.controller.name, event)
+
+    def _reader(self) -> StoreReader:
+        return StoreReader(self.controller, self._stores, self._clock.wall())
+
+    @asynccontextmanager
+    async def _interruptible(self, within_s: float) -> AsyncIterator[None]:
+        """A wait that may be given up at any moment, because nothing is written in it. TimeoutError when it is."""
+        if self._stopping:
+            raise TimeoutError
+        async with asyncio.timeout(within_s) as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+
+
+def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:
+    match change:
+        case Added(new):
+            return None, new
+        case Updated(old, new):
+            return old, new
+        case Deleted(old):
+            return old, None
+
+
+def _lane(change: Change[Any], cause: Cause, *, is_own: bool) -> Lane:
+    """A person's wish is a new object, a new generation or a deletion of the controller's own kind."""
+    if cause is Cause.INITIAL:
+        return Lane.RESYNC
+    if not is_own:
+        return Lane.CHANGE
+    match change:
+        case Updated(old, new):
+            before, after = old.metadata, new.metadata
+            asked = (after.generation, after.deletion_timestamp) != (before.generation, before.deletion_timestamp)
+            return Lane.PERSON if asked else Lane.CHANGE
+        case _:
+            return Lane.PERSON
