@@ -1,0 +1,240 @@
+"""From a Struct to the structural schema that a CustomResourceDefinition holds.
+
+The promise goes both ways: what the schema accepts, the Struct decodes; what the Struct encodes, the schema accepts.
+What Kubernetes cannot express is refused here, with the field's path and what to write instead.
+
+How Python reads as schema:
+    x: int                    required, 64 bits
+    x: int = 3                optional; the server writes 3 into the object
+    x: X | None = None        optional; an explicit null counts as absent
+    x: X | None               required, and may be null
+    x: Part = Part()          optional; the server writes {} and then the defaults of its fields
+    tuple[X, ...], Mapping[str, X]    lists and maps; absent and empty are one
+    Literal["A", "B"], Enum   enumerations
+    datetime                  an RFC 3339 time
+    int | str                 int-or-string; see Quantity, IntOrString, Duration in `corral.kube.values`
+    Json                      anything, kept as it is; Mapping[str, Json] any object
+Bounds, descriptions and CEL rules come from `Annotated`; a field's own docstring describes it too.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT
+from msgspec import inspect as types
+
+Schema = dict[str, Any]
+
+
+class Inexpressible(TypeError):
+    """A type that no structural schema can say."""
+
+
+def schema_of(struct: type[msgspec.Struct], rules: Mapping[type, list[Any]] = {}) -> Schema:
+    """The schema of one Struct with everything inside it. `rules` are the CEL rules that belong to whole types."""
+    return _Schemas(rules).of(types.type_info(struct), struct.__name__)
+
+
+class _Schemas:
+    def __init__(self, rules: Mapping[type, list[Any]]) -> None:
+        self._rules = rules
+        self._inside: list[type] = []
+
+    def of(self, shape: types.Type, path: str) -> Schema:
+        match shape:
+            case types.Metadata():
+                return self._annotated(shape, path)
+            case types.StructType():
+                return self._struct(shape, path)
+            case types.UnionType():
+                return self._union(shape, path)
+            case types.VarTupleType():
+                bounds = _bounds(minItems=shape.min_length, maxItems=shape.max_length)
+                return {"type": "array", "items": self.of(shape.item_type, f"{path}[]"), **bounds}
+            case types.DictType():
+                return self._map(shape, path)
+            case types.AnyType():
+                return {"x-kubernetes-preserve-unknown-fields": True}
+            case _:
+                return _scalar(shape, path)
+
+    def _annotated(self, shape: types.Metadata, path: str) -> Schema:
+        schema = self.of(shape.type, path)
+        extra = shape.extra_json_schema or {}
+        if "x-kubernetes-embedded-resource" in extra:
+            schema = {"type": "object", **schema, "x-kubernetes-preserve-unknown-fields": True}
+        validations = [*schema.get("x-kubernetes-validations", ()), *extra.get("x-kubernetes-validations", ())]
+        schema = {**schema, **extra}
+        return {**schema, "x-kubernetes-validations": validations} if validations else schema
+
+    def _struct(self, shape: types.StructType, path: str) -> Schema:
+        if shape.cls in self._inside:
+            raise Inexpressible(f"{path}: {shape.cls.__name__} contains itself; a schema is finite, use Json here")
+        if shape.tag is not None or shape.array_like:
+            raise Inexpressible(
+                f"{path}: {shape.cls.__name__} is tagged or written as an array; Kubernetes has only plain objects"
+            )
+        self._inside.append(shape.cls)
+        documented = _field_docs(shape.cls)
+        properties = {field.encode_name: self._field(field, documented, path) for field in shape.fields}
+        self._inside.pop()
+        schema: Schema = {"type": "object", **_described(inspect.getdoc(shape.cls) if _has_own_doc(shape.cls) else "")}
+        if properties:
+            schema["properties"] = properties
+        if required := [field.encode_name for field in shape.fields if field.required]:
+            schema["required"] = required
+        if shape.cls in self._rules:
+            schema["x-kubernetes-validations"] = self._rules[shape.cls]
+        return schema
+
+    def _field(self, field: types.Field, documented: Mapping[str, str], path: str) -> Schema:
+        where = f"{path}.{field.encode_name}"
+        shape = field.type if field.required else _without_none(field.type)
+        schema = self.of(shape, where)
+        if field.name in documented and "description" not in _annotations(shape):
+            schema = {**schema, "description": documented[field.name]}
+        default = _default(field, where)
+        return schema if default is None else {**schema, "default": default}
+
+    def _union(self, shape: types.UnionType, path: str) -> Schema:
+        some = [part for part in shape.types if not isinstance(part, types.NoneType)]
+        if len(some) < len(shape.types):
+            rest = some[0] if len(some) == 1 else types.UnionType(tuple(some))
+            return {**self.of(rest, path), "nullable": True}
+        if {type(part) for part in some} == {types.IntType, types.StrType}:
+            return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        kinds = " or ".join(type(part).__name__.removesuffix("Type") for part in some)
+        raise Inexpressible(f"{path}: either {kinds} cannot be said; use one type with an optional field for each case")
+
+    def _map(self, shape: types.DictType, path: str) -> Schema:
+        if not isinstance(shape.key_type, types.StrType):
+            raise Inexpressible(f"{path}: the keys of a map are strings in JSON; use Mapping[str, ...]")
+        bounds = _bounds(minProperties=shape.min_length, maxProperties=shape.max_length)
+        if isinstance(_bare(shape.value_type), types.AnyType):
+            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **bounds}
+        return {"type": "object", "additionalProperties": self.of(shape.value_type, f"{path}{{}}"), **bounds}
+
+
+def _scalar(shape: types.Type, path: str) -> Schema:
+    match shape:
+        case types.BoolType():
+            return {"type": "boolean"}
+        case types.IntType():
+            low = shape.ge if shape.gt is None else shape.gt + 1
+            high = shape.le if shape.lt is None else shape.lt - 1
+            return {
+                "type": "integer",
+                "format": "int64",
+                **_bounds(minimum=low, maximum=high, multipleOf=shape.multiple_of),
+            }
+        case types.StrType():
+            bounds = _bounds(minLength=shape.min_length, maxLength=shape.max_length, pattern=shape.pattern)
+            return {"type": "string", **bounds}
+        case types.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case types.BytesType():
+            if shape.min_length is not None or shape.max_length is not None:
+                raise Inexpressible(f"{path}: the server would count base64 letters, not bytes; bound it with a rule")
+            return {"type": "string", "format": "byte"}
+        case types.LiteralType():
+            return {"type": _type_of_all(shape.values, path), "enum": list(shape.values)}
+        case types.EnumType():
+            values = tuple(member.value for member in shape.cls)
+            return {"type": _type_of_all(values, path), "enum": list(values)}
+        case _:
+            name = type(shape).__name__.removesuffix("Type")
+            raise Inexpressible(
+                f"{path}: {name} has no place in a Kubernetes object; {INSTEAD.get(name, 'use another type')}"
+            )
+
+
+INSTEAD = {
+    "Float": "use Quantity or an int in a smaller unit, floats differ between readers",
+    "List": "use tuple[X, ...], objects are frozen",
+    "Set": "use Annotated[tuple[X, ...], UNIQUE]",
+    "FrozenSet": "use Annotated[tuple[X, ...], UNIQUE]",
+    "Tuple": "use tuple[X, ...] or a Struct with a name for each part",
+    "TimeDelta": "use Duration (1h30m), JSON's own form is no Kubernetes duration",
+    "Decimal": "use Quantity",
+    "Dict": "use Mapping[str, X]",
+}
+
+
+def _type_of_all(values: tuple[Any, ...], path: str) -> str:
+    if all(isinstance(value, str) for value in values):
+        return "string"
+    if all(isinstance(value, int) for value in values):
+        return "integer"
+    raise Inexpressible(f"{path}: the words of an enumeration are all strings or all integers, got {values}")
+
+
+def _bounds(**bounds: Any) -> Schema:
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def _default(field: types.Field, path: str) -> Any:
+    """The default that the server shall write; None when absent says it all."""
+    if field.default_factory is not NODEFAULT:
+        raise Inexpressible(
+            f"{path}: a default that is computed cannot be written into a schema; give the value itself"
+        )
+    if (
+        field.default is NODEFAULT
+        or field.default is None
+        or (not field.default and isinstance(field.default, (tuple, Mapping)))
+    ):
+        return None
+    return msgspec.to_builtins(field.default)
+
+
+def _bare(shape: types.Type) -> types.Type:
+    return _bare(shape.type) if isinstance(shape, types.Metadata) else shape
+
+
+def _annotations(shape: types.Type) -> Mapping[str, Any]:
+    return (shape.extra_json_schema or {}) if isinstance(shape, types.Metadata) else {}
+
+
+def _without_none(shape: types.Type) -> types.Type:
+    if isinstance(shape, types.Metadata):
+        return types.Metadata(_without_none(shape.type), shape.extra_json_schema, shape.extra)
+    if not isinstance(shape, types.UnionType):
+        return shape
+    some = tuple(part for part in shape.types if not isinstance(part, types.NoneType))
+    return some[0] if len(some) == 1 else types.UnionType(some)
+
+
+def _described(doc: str | None) -> Schema:
+    return {"description": doc} if doc else {}
+
+
+def _has_own_doc(struct: type) -> bool:
+    return "__doc__" in vars(struct) and bool(vars(struct)["__doc__"])
+
+
+@cache
+def _field_docs(struct: type) -> Mapping[str, str]:
+    """The string that stands under a field describes it. Python does not keep it, so it is read from the source."""
+    found: dict[str, str] = {}
+    for owner in reversed(struct.__mro__):
+        if issubclass(owner, msgspec.Struct) and owner is not msgspec.Struct:
+            found |= dict(_strings_under_fields(owner))
+    return found
+
+
+def _strings_under_fields(struct: type) -> Iterator[tuple[str, str]]:
+    try:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
+    except (OSError, TypeError):
+        return  # made without a source file
+    statements = definition.body if isinstance(definition, ast.ClassDef) else []
+    for pair in pairwise(statements):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield field, inspect.cleandoc(text)
