@@ -6,7 +6,7 @@ other addresses; what is still good keeps its bytes, so nothing restarts without
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 

@@ -88,7 +88,9 @@ class Home(msgspec.Struct, frozen=True):
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:
-            raise LocalError(f"{self.spec_file} is damaged ({error}): run `corral down --name {self.path.name}`") from error
+            raise LocalError(
+                f"{self.spec_file} is damaged ({error}): run `corral down --name {self.path.name}`"
+            ) from error
 
 
 def home_of(name: str) -> Home:

@@ -19,7 +19,7 @@ import msgspec
 
 from corral.local.commands import run
 from corral.local.home import Home
-from corral.local.spec import Spec
+from corral.local.spec import BLOCKS, Spec
 
 HOST = "host"
 CONTROL = "control"
@@ -157,9 +157,17 @@ def remove(spec: Spec) -> None:
 
 def in_use() -> tuple[IPv4Network, ...]:
     """What this host already routes somewhere; a default route is no claim on our range."""
+    return tuple(network for network, _ in _claims())
+
+
+def is_claimed_by_another(spec: Spec) -> bool:
+    """Whether something other than the cluster's own link leads to its subnet."""
+    return any(BLOCKS[spec.block].overlaps(network) for network, link in _claims() if link != spec.link)
+
+
+def _claims() -> tuple[tuple[IPv4Network, str], ...]:
     routes = msgspec.json.decode(run(["ip", "-j", "-4", "route", "show", "table", "all"]) or "[]", type=list[_Route])
-    networks = (IPv4Network(route.dst, strict=False) for route in routes if route.dst != "default")
-    return tuple(network for network in networks if network.prefixlen > 0)
+    return tuple((IPv4Network(route.dst, strict=False), route.dev) for route in routes if route.dst != "default")
 
 
 class _Address(msgspec.Struct):
@@ -177,6 +185,7 @@ class _Link(msgspec.Struct):
 class _Route(msgspec.Struct):
     dst: str
     gateway: str = ""
+    dev: str = ""
 
 
 def _inside(file: Path | None) -> tuple[str, ...]:

@@ -28,35 +28,34 @@ class Abilities(msgspec.Struct, frozen=True):
     pod_cgroups: bool  # kubelet may manage a cgroup tree of its own
 
 
-def components(spec: Spec, home: Home, node: Node, programs: dict[str, Path]) -> tuple[Component, ...]:
+def components(home: Home, node: Node, programs: dict[str, Path]) -> tuple[Component, ...]:
     config = directory(home, node)
     runtime = f"{node.name}.containerd"
-    inside = {"network": str(home.network(node)), "mounts": str(home.mounts(node))}
-    return (
-        Component(
-            name=runtime,
-            argv=("/usr/bin/containerd", "--config", str(config / "containerd.toml")),
-            probe=SocketProbe(str(home.node(node) / "root" / CONTAINERD_SOCKET.lstrip("/"))),
-            **inside,
-        ),
-        Component(
-            name=f"{node.name}.kubelet",
-            argv=(
-                str(programs["kubelet"]),
-                f"--config={config / 'kubelet.yaml'}",
-                f"--kubeconfig={kubeconfig_path(home, node.name)}",
-                f"--hostname-override={node.name}",
-                f"--node-ip={node.address}",
+    return tuple(
+        msgspec.structs.replace(component, network=str(home.network(node)), mounts=str(home.mounts(node)))
+        for component in (
+            Component(
+                name=runtime,
+                argv=("/usr/bin/containerd", "--config", str(config / "containerd.toml")),
+                probe=SocketProbe(str(home.node(node) / "root" / CONTAINERD_SOCKET.lstrip("/"))),
             ),
-            after=(runtime, API_SERVER),
-            **inside,
-        ),
-        Component(
-            name=f"{node.name}.kube-proxy",
-            argv=(str(programs["kube-proxy"]), f"--config={config / 'kube-proxy.yaml'}"),
-            after=(API_SERVER,),
-            **inside,
-        ),
+            Component(
+                name=f"{node.name}.kubelet",
+                argv=(
+                    str(programs["kubelet"]),
+                    f"--config={config / 'kubelet.yaml'}",
+                    f"--kubeconfig={kubeconfig_path(home, node.name)}",
+                    f"--hostname-override={node.name}",
+                    f"--node-ip={node.address}",
+                ),
+                after=(runtime, API_SERVER),
+            ),
+            Component(
+                name=f"{node.name}.kube-proxy",
+                argv=(str(programs["kube-proxy"]), f"--config={config / 'kube-proxy.yaml'}"),
+                after=(API_SERVER,),
+            ),
+        )
     )
 
 

@@ -26,7 +26,18 @@ from corral.local.home import Home, write
 from corral.local.namespaces import enter
 from corral.local.processes import Identity, command_line, end, identity, is_alive, start, wait
 from corral.local.spec import Spec
-from corral.local.supervision import Component, HttpProbe, Record, SocketProbe, Start, died, plan, started, stopped, to_probe
+from corral.local.supervision import (
+    Component,
+    HttpProbe,
+    Record,
+    SocketProbe,
+    Start,
+    died,
+    plan,
+    started,
+    stopped,
+    to_probe,
+)
 
 NAME = "supervisor"
 STOP_GRACE_S = 5.0
@@ -121,7 +132,11 @@ class Supervisor:
                 os.truncate(log, 0)
 
 
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
 
 
 def read_components(home: Home) -> tuple[Component, ...]:
@@ -145,6 +160,11 @@ def http_ready(url: str, pki: Path, user: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, ssl.SSLError, urllib.error.URLError):
         return False
+
+
+def is_socket_silent(component: Component) -> bool:
+    """Whether it should answer on a socket and does not."""
+    return isinstance(component.probe, SocketProbe) and not _socket_ready(Path(component.probe.path))
 
 
 def _socket_ready(path: Path) -> bool:
