@@ -2,8 +2,8 @@
 
 `Transport` is implemented by `corral.kube.http.HttpTransport` (aiohttp) and by the fake API server of
 `corral.testing`. An implementation raises only `Unreachable` and `CredentialsError`; any HTTP status is a normal
-answer here (`socket` alone has none to give, see there). Retries, throttling, priorities and typed errors live above it, in `corral.kube.calls`, so that they are
-tested in virtual time without a socket.
+answer here (`socket` alone has none to give, see there). Retries, throttling, priorities and typed errors live above
+it, in `corral.kube.calls`, so that they are tested in virtual time without a socket.
 """
 
 import enum
@@ -31,6 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     content_type: str = ""
+    accept: str = "application/json"
     priority: Priority = Priority.NORMAL
     deadline_s: float = 30.0  # for the whole answer; for a stream: for its head
 
