@@ -10,8 +10,7 @@ its object: 25 at once, then one in five minutes (client-go's figures), so that 
 
 import asyncio
 from collections import OrderedDict, deque
-from datetime import datetime, timedelta
-from typing import ClassVar
+from datetime import timedelta
 
 import msgspec
 
@@ -19,9 +18,11 @@ from corral.engine.actions import EmitEvent, Target
 from corral.engine.clock import Clock
 from corral.kube.client import Client, Precondition
 from corral.kube.errors import KubeError
-from corral.kube.meta import Model, Object, Resource
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import ObjectReference
+from corral.kube.models.events_v1 import Event
 from corral.kube.transport import Priority
-from corral.kube.values import MicroTime, micro_time
+from corral.kube.values import micro_time
 
 SERIES_ENDS_AFTER_S = 360.0
 SERIES_WRITTEN_EVERY_S = 10.0
@@ -30,37 +31,6 @@ TOKENS_MAX = 25.0
 TOKEN_EVERY_S = 300.0
 PENDING_MAX = 1000
 NOTE_CHARS_MAX = 1000  # the server allows 1,024 bytes
-
-
-class Reference(Model, frozen=True, kw_only=True):
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Series(Model, frozen=True, kw_only=True):
-    count: int
-    last_observed_time: MicroTime
-
-
-class Event(Object, frozen=True, kw_only=True):
-    resource: ClassVar[Resource] = Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)
-
-    event_time: MicroTime | None = None
-    reporting_controller: str = ""
-    reporting_instance: str = ""
-    action: str = ""
-    reason: str = ""
-    regarding: Reference | None = None
-    related: Reference | None = None
-    note: str = ""
-    type: str = ""
-    series: Series | None = None
-    deprecated_count: int | None = None
-    deprecated_last_timestamp: datetime | None = None
 
 
 class RecorderStatistics(msgspec.Struct, frozen=True):
@@ -181,9 +151,7 @@ class Recorder:
     def _event(self, controller: str, said: EmitEvent) -> Event:
         at = said.regarding
         suffix = f"{self._clock.random.getrandbits(64):016x}"
-        meta = msgspec.structs.replace(
-            Event().metadata, name=f"{at.name[:236]}.{suffix}", namespace=at.namespace or "default"
-        )
+        meta = ObjectMeta(name=f"{at.name[:236]}.{suffix}", namespace=at.namespace or "default")
         note = said.message
         return Event(
             metadata=meta,
@@ -213,9 +181,9 @@ class Recorder:
             self._sayings.popitem(last=False)
 
 
-def _reference(at: Target) -> Reference:
+def _reference(at: Target) -> ObjectReference:
     resource = at.kind.resource
-    return Reference(
+    return ObjectReference(
         api_version=resource.api_version,
         kind=resource.kind,
         namespace=at.namespace,

@@ -8,18 +8,43 @@
 Nothing here writes. Everything is generic over kinds.
 """
 
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from corral.engine.actions import Action
-from corral.engine.controller import AnyController
-from corral.engine.plan import Plan
-from corral.engine.reconciler import Snapshot
-from corral.engine.store import Key
-from corral.kube.client import Client
+from corral.engine.actions import (
+    Action,
+    AddFinalizer,
+    Apply,
+    Create,
+    Delete,
+    EmitEvent,
+    Evict,
+    Patch,
+    RemoveFinalizer,
+    about,
+)
+from corral.engine.controller import AnyController, Watch, with_finalizer
+from corral.engine.differences import digest
+from corral.engine.plan import NOTHING, Plan
+from corral.engine.reader import OverlayReader, StoreReader, applied_over, index_functions
+from corral.engine.reconciler import Reader, Snapshot
+from corral.engine.send import send
+from corral.engine.store import Key, Store, key_of, new_store
+from corral.kube.client import Client, Selector
+from corral.kube.codec import encode
+from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Condition, Object
+from corral.kube.models.events_v1 import Event
+from corral.kube.unstructured import Unstructured, untyped
+from corral.kube.values import parse_time
+
+ASKING = "corral-plan"
+EVENTS_SHOWN_MAX = 20
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+UNTOLD_METADATA = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -60,25 +85,149 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_object(
     client: Client, controller: AnyController, what: Key | Object, *, now: datetime | None = None
 ) -> Planned:
-    """A Key: the object as it is in the cluster. An Object: the cluster as if that manifest had been applied."""
-    raise NotImplementedError
+    """A Key: the object as it is in the cluster. An Object: the cluster as if that manifest had been applied.
+
+    A manifest that the server would not accept raises what the server says (Invalid).
+    """
+    stores = {watch.kind: await _listed(client, controller, watch) for watch in controller.watched}
+    read = StoreReader(controller, stores, now or datetime.now(UTC))
+    if isinstance(what, Key):
+        return await _planned(controller, what, read)
+    live = read.get(type(what), what.metadata.name, what.metadata.namespace)
+    await _check_accepted(client, what)
+    overlay = OverlayReader(read, applied_over(what, live), controller.indexed)
+    return await _planned(controller, key_of(what), overlay)
+
+
+async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned:
+    snapshot = await controller.reconciler.observe(key, read)
+    if snapshot is None:
+        return Planned(None, NOTHING)
+    return Planned(snapshot, with_finalizer(controller, snapshot.object, controller.reconciler.plan(snapshot)))
+
+
+async def _listed(client: Client, controller: AnyController, watch: Watch) -> Store[Any]:
+    """The same store that an informer would fill, from one list."""
+    store, writer = new_store(watch.kind, indexes=index_functions(controller, watch.kind))
+    page = await client.list(watch.kind, watch.where)
+    writer.stage_begin()
+    writer.stage(page.items)
+    writer.swap(page.resource_version)
+    return store
+
+
+async def _check_accepted(client: Client, manifest: Object) -> None:
+    """Ask the server whether it would take the manifest. One without this kind or namespace has no opinion."""
+    with suppress(NotFound):
+        await client.apply(manifest, field_manager=ASKING, force=True, dry_run=True)
+
+
+async def render(controller: AnyController, manifest: Object, *, now: datetime | None = None) -> tuple[Object, ...]:
+    """The objects that a plan over an empty world would make, in order. The finalizer is taken as being there."""
+    stores = {
+        watch.kind: new_store(watch.kind, indexes=index_functions(controller, watch.kind))[0]
+        for watch in controller.watched
+    }
+    empty = StoreReader(controller, stores, now or datetime.now(UTC))
+    overlay = OverlayReader(empty, applied_over(manifest, None), controller.indexed)
+    snapshot = await controller.reconciler.observe(key_of(manifest), overlay)
+    if snapshot is None:
+        return ()
+    plan = controller.reconciler.plan(snapshot)
+    return tuple(action.object for action in plan.actions if isinstance(action, Create | Apply))
 
 
 async def dry_run(client: Client, controller: AnyController, plan: Plan) -> tuple[Change, ...]:
     """Send each write with dryRun=All. Secret values are replaced by their digest in `before` and `after`."""
-    raise NotImplementedError
+    writes = [action for action in plan.actions if not isinstance(action, EmitEvent)]
+    return tuple([await _change(client, controller, action) for action in writes])
 
 
-async def render(controller: AnyController, manifest: Object, *, now: datetime | None = None) -> tuple[Object, ...]:
-    """The objects that a plan over an empty world would make, in order."""
-    raise NotImplementedError
+async def _change(client: Client, controller: AnyController, action: Action) -> Change:
+    where, kind = about(action), kind_of(action)
+    try:
+        before: Object | None = await client.get(untyped(kind.resource), where.name, where.namespace)
+    except NotFound:
+        before = None
+    was = shown(before)
+    try:
+        answer = await send(_untyped_answer(action), client, controller.name, dry_run=True)
+    except KubeError as error:
+        return Change(action=action, before=was, after=was, refused=str(error))
+    gone = isinstance(action, Delete | Evict)
+    return Change(action=action, before=was, after=None if gone else shown(answer))
+
+
+def _untyped_answer(action: Action) -> Action:
+    """The same action, whose answer shows every field the server has, also those our models do not know."""
+    if isinstance(action, Create | Apply) and not isinstance(action.object, Unstructured):
+        content = msgspec.json.decode(encode(action.object), type=dict[str, Any])
+        return msgspec.structs.replace(action, object=untyped(action.object.resource)(content=content))
+    if isinstance(action, Patch | AddFinalizer | RemoveFinalizer):
+        kind = untyped(action.target.kind.resource)
+        return msgspec.structs.replace(action, target=msgspec.structs.replace(action.target, kind=kind))
+    return action
+
+
+def kind_of(action: Action) -> type[Object]:
+    match action:
+        case Create() | Apply():
+            return type(action.object)
+        case EmitEvent():
+            return action.regarding.kind
+        case _:
+            return action.target.kind
+
+
+def shown(obj: Object | None) -> dict[str, Any] | None:
+    """The object for a diff: without the server's bookkeeping, and with secrets as digests."""
+    if obj is None:
+        return None
+    content: dict[str, Any] = msgspec.json.decode(encode(obj))
+    for name in UNTOLD_METADATA:
+        content.get("metadata", {}).pop(name, None)
+    if obj.resource.kind == "Secret":
+        for part in ("data", "stringData"):
+            content[part] = {name: f"(digest {digest(value)})" for name, value in content.get(part, {}).items()}
+    return content
 
 
 async def explain(client: Client, controller: AnyController, key: Key, *, now: datetime | None = None) -> Explanation:
     """Raises NotFound when there is no such object."""
-    raise NotImplementedError
+    obj = await client.get(controller.kind, key.name, key.namespace)
+    planned = await plan_object(client, controller, key, now=now)
+    return Explanation(
+        object=obj, conditions=conditions_in(obj), plan=planned.plan, events=await _events_about(client, obj)
+    )
+
+
+def conditions_in(obj: Object) -> tuple[Condition, ...]:
+    return tuple(getattr(getattr(obj, "status", None), "conditions", None) or ())
+
+
+async def _events_about(client: Client, obj: Object) -> tuple[SeenEvent, ...]:
+    """The newest last. Events are kept for an hour by default; an older story is not there to be told."""
+    where = Selector(namespace=obj.metadata.namespace or "default", fields=f"regarding.uid={obj.metadata.uid}")
+    page = await client.list(Event, where)
+    seen = [_seen(event) for event in page.items if event.regarding.uid == obj.metadata.uid]
+    return tuple(sorted(seen, key=lambda event: event.last_seen or LONG_AGO))[-EVENTS_SHOWN_MAX:]
+
+
+def _seen(event: Event) -> SeenEvent:
+    """Events written through the older core/v1 API have their times and counts in the deprecated fields."""
+    series = event.series
+    last = series.last_observed_time if series and series.last_observed_time else event.event_time
+    return SeenEvent(
+        type=event.type,
+        reason=event.reason,
+        note=event.note,
+        count=series.count if series else event.deprecated_count or 1,
+        last_seen=parse_time(last) if last else event.deprecated_last_timestamp,
+    )
 
 
 async def conditions_of(client: Client, controller: AnyController, namespace: str = "") -> tuple[Object, ...]:
     """All objects of the kind, for `corral status`."""
-    raise NotImplementedError
+    own = controller.watched[0].where
+    where = Selector(namespace=namespace or own.namespace, labels=own.labels, fields=own.fields)
+    return (await client.list(controller.kind, where)).items

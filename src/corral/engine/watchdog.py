@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -77,8 +78,16 @@ class Progress:
 class LoopWatch:
     """`with LoopWatch(loop): ...`. Costs one call in the loop and one in a thread each second."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, blocked_s: float = 5.0, every_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_lag: Callable[[float], None],
+        blocked_s: float = 5.0,
+        every_s: float = 1.0,
+    ) -> None:
         self._loop = loop
+        self._on_lag = on_lag
         self._blocked_s = blocked_s
         self._every_s = every_s
         self._turned_s = time.monotonic()
@@ -107,10 +116,11 @@ class LoopWatch:
                 told = True
                 self._report(behind_s)
             if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._turn)
+                self._loop.call_soon_threadsafe(self._turn, time.monotonic())
 
-    def _turn(self) -> None:
+    def _turn(self, asked_s: float) -> None:
         self._turned_s = time.monotonic()
+        self._on_lag(self._turned_s - asked_s)
 
     def _report(self, behind_s: float) -> None:
         self.reports += 1
