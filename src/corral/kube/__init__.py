@@ -1,1 +1,106 @@
-"""Speaking Kubernetes: credentials, transport, verbs, watch, models."""
+"""Speaking Kubernetes: credentials, transport, verbs, watch, models.
+
+credentials = load_credentials()
+async with Client(HttpTransport(credentials)) as client:
+    pod = await client.get(Pod, "web-0", "lab")
+"""
+
+from corral.kube.answers import Bookmark, Gone, Page, Put
+from corral.kube.calls import Fence, Observer
+from corral.kube.client import Client
+from corral.kube.credentials import Credentials
+from corral.kube.discovery import ServedResource, ServerVersion
+from corral.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Cause,
+    Conflict,
+    CredentialsError,
+    Expired,
+    Forbidden,
+    Garbled,
+    Invalid,
+    KubeError,
+    NotFound,
+    Refused,
+    ServerError,
+    ServerTimeout,
+    StreamingListUnsupported,
+    Subject,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from corral.kube.execution import ExecResult, Output, RunningCommand
+from corral.kube.gate import Gate
+from corral.kube.http import HttpTransport
+from corral.kube.load import load_credentials
+from corral.kube.logs import LogOptions
+from corral.kube.meta import Condition, Model, Object, ObjectMeta, ObjectRef, OwnerReference, Resource, ref
+from corral.kube.scale import Scale
+from corral.kube.selection import Precondition, Propagation, Selector
+from corral.kube.transport import Priority, Request, Response, Socket, Stream, Transport
+from corral.kube.unstructured import Kind, Unstructured
+
+__all__ = [
+    # objects
+    "Condition",
+    "Kind",
+    "Model",
+    "Object",
+    "ObjectMeta",
+    "ObjectRef",
+    "OwnerReference",
+    "Resource",
+    "Scale",
+    "Unstructured",
+    "ref",
+    # verbs
+    "Bookmark",
+    "Client",
+    "ExecResult",
+    "Gone",
+    "LogOptions",
+    "Output",
+    "Page",
+    "Precondition",
+    "Propagation",
+    "Put",
+    "RunningCommand",
+    "Selector",
+    "ServedResource",
+    "ServerVersion",
+    # reaching the server
+    "Credentials",
+    "Fence",
+    "Gate",
+    "HttpTransport",
+    "Observer",
+    "Priority",
+    "Request",
+    "Response",
+    "Socket",
+    "Stream",
+    "Transport",
+    "load_credentials",
+    # errors
+    "AlreadyExists",
+    "ApiError",
+    "Cause",
+    "Conflict",
+    "CredentialsError",
+    "Expired",
+    "Forbidden",
+    "Garbled",
+    "Invalid",
+    "KubeError",
+    "NotFound",
+    "Refused",
+    "ServerError",
+    "ServerTimeout",
+    "StreamingListUnsupported",
+    "Subject",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unreachable",
+]

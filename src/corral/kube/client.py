@@ -10,19 +10,23 @@ Every verb raises what `errors.py` lists and nothing else. Reads and writes have
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from copy import copy
 from typing import Any, TypeVar
 
-from corral.kube import requests
+from corral.kube import discovery, requests
 from corral.kube.answers import Bookmark, Gone, Page, Put
 from corral.kube.calls import Calls, CallStatistics, Fence, Observer
 from corral.kube.codec import decode, decode_deleted, decode_event, decode_list
+from corral.kube.discovery import ServedResource, ServerVersion
 from corral.kube.errors import Conflict, Expired, Garbled, Invalid, Unreachable
+from corral.kube.execution import ExecResult, RunningCommand, exec_request, run, running
 from corral.kube.gate import Gate
 from corral.kube.lines import Lines, LineTooLong
+from corral.kube.logs import SILENCE_S_MAX, LogOptions, log_lines, log_request
 from corral.kube.meta import Object, Resource
 from corral.kube.retry import Repeat
+from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
 from corral.kube.transport import Priority, Request, Stream, Transport
 from corral.kube.unstructured import Kind, class_of
@@ -32,6 +36,7 @@ __all__ = ["Bookmark", "Client", "Gone", "Page", "Precondition", "Propagation", 
 T = TypeVar("T", bound=Object)
 
 EVERYTHING = Selector()
+ALL_LOGS = LogOptions()
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
@@ -253,6 +258,87 @@ class Client:
             PODS, name, namespace, precondition=precondition, grace_period_s=grace_period_s, dry_run=dry_run
         )
         await self._calls.send(request, repeat, self._fence)
+
+    async def get_scale(self, kind: Kind[Object], name: str, namespace: str = "") -> Scale:
+        request = requests.get(class_of(kind).resource, name, namespace, subresource="scale")
+        answer = await self._calls.send(request, Repeat.HARMLESS)
+        return decode(Scale, answer.body, request.subject)
+
+    async def set_scale(
+        self,
+        kind: Kind[Object],
+        name: str,
+        namespace: str = "",
+        *,
+        replicas: int,
+        precondition: Precondition,
+        field_manager: str,
+        dry_run: bool = False,
+    ) -> Scale:
+        request, repeat = requests.patch(
+            class_of(kind).resource,
+            name,
+            namespace,
+            change={"spec": {"replicas": replicas}},
+            precondition=precondition,
+            field_manager=field_manager,
+            subresource="scale",
+            dry_run=dry_run,
+            priority=Priority.NORMAL,
+        )
+        answer = await self._calls.send(request, repeat, self._fence)
+        return decode(Scale, answer.body, request.subject)
+
+    def logs(
+        self,
+        name: str,
+        namespace: str,
+        options: LogOptions = ALL_LOGS,
+        *,
+        silence_s_max: float = SILENCE_S_MAX,
+    ) -> AsyncGenerator[str, None]:
+        """The lines a container wrote; with `follow`, as it writes them. Close it when leaving early."""
+        return log_lines(self._calls, log_request(PODS, name, namespace, options), silence_s_max)
+
+    async def exec(
+        self,
+        name: str,
+        namespace: str,
+        command: tuple[str, ...],
+        *,
+        container: str = "",
+        stdin: bytes | None = None,
+        run_s_max: float = 60.0,
+    ) -> ExecResult:
+        """Run a command in a pod to its end. Its exit code is an answer, not an error."""
+        request = exec_request(PODS, name, namespace, command, container, stdin=stdin is not None)
+        return await run(self._calls, request, self._fence, stdin=stdin, run_s_max=run_s_max)
+
+    def exec_stream(
+        self, name: str, namespace: str, command: tuple[str, ...], *, container: str = "", stdin: bool = False
+    ) -> AbstractAsyncContextManager[RunningCommand]:
+        """Run a command in a pod, writing to it and reading from it as it runs. Leaving the block breaks it off."""
+        request = exec_request(PODS, name, namespace, command, container, stdin=stdin)
+        return running(self._calls, request, self._fence)
+
+    async def server_version(self) -> ServerVersion:
+        return await discovery.server_version(self._calls)
+
+    async def resources(self) -> tuple[ServedResource, ...]:
+        """Everything the server serves, in the preferred order of its versions."""
+        return await discovery.resources(self._calls)
+
+    async def served(self, resource: Resource) -> bool:
+        """Whether this very group, version and kind is there."""
+        return await discovery.served(self._calls, resource)
+
+    async def openapi_paths(self) -> Mapping[str, str]:
+        """Where the OpenAPI v3 document of each group and version is: `apis/apps/v1` -> its path with a hash."""
+        return await discovery.openapi_paths(self._calls)
+
+    async def openapi(self, path: str) -> bytes:
+        """One document of `openapi_paths`, as it came."""
+        return await discovery.openapi(self._calls, path)
 
 
 async def watch_lines(stream: Stream, request: Request, silence_s_max: float) -> AsyncGenerator[bytes, None]:
