@@ -26,7 +26,7 @@ _BACKDATE = timedelta(minutes=5)  # clocks of machines that were suspended
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that is to exist: `file`.crt and `file`.key, signed by `authority` (itself when they are the same)."""
+    """A certificate that is to exist: `file`.crt and `file`.key. An authority is its own `authority`."""
 
     file: str
     authority: str = "ca"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from corral.local.errors import LocalError
+
 POD_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
 
@@ -59,21 +61,36 @@ def join(cgroup: str) -> None:
     (directory / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def prepare_node(cgroup: str, node: str) -> bool:
-    """Make the cgroup a node's pods go below; True when kubelet can manage a tree of its own in it.
-
-    With v1 in use, or where we may not hand controllers down (a container), kubelet leaves cgroups to the runtime.
-    """
+def prepare_node(cgroup: str, node: str) -> None:
+    """Make the cgroup below which kubelet keeps its pods: in every hierarchy of v1, or the one of v2."""
     here = mounted()
-    if not here.is_pure_v2:
-        return False
-    root = here.v2[0]
+    for root in here.v1:
+        _make_v1(root, (cgroup, node))
+    if here.is_pure_v2:
+        _make_v2(here.v2[0], cgroup, node)
+
+
+def _make_v2(root: Path, cgroup: str, node: str) -> None:
     (root / cgroup / node).mkdir(parents=True, exist_ok=True)
     for directory in (root, root / cgroup):
         for controller in (*POD_CONTROLLERS, "hugetlb", "io"):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # what matters is what arrives below
                 (directory / "cgroup.subtree_control").write_text(f"+{controller}")
-    return set(POD_CONTROLLERS) <= set((root / cgroup / node / "cgroup.controllers").read_text().split())
+    lacking = set(POD_CONTROLLERS) - set((root / cgroup / node / "cgroup.controllers").read_text().split())
+    if lacking:
+        raise LocalError(
+            f"the cgroup controllers {', '.join(sorted(lacking))} cannot be used below {root} (inside a container?): "
+            "run it on the machine itself, or use an existing cluster by `--context NAME`"
+        )
+
+
+def _make_v1(root: Path, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        parent, root = root, root / part
+        root.mkdir(exist_ok=True)
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # empty in a new cgroup, and then nothing may run there
+            if (root / setting).exists():
+                (root / setting).write_text((parent / setting).read_text())
 
 
 def processes(cgroup: str) -> frozenset[int]:

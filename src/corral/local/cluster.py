@@ -140,7 +140,8 @@ def _check_machine(home: Home) -> None:
     free = shutil.disk_usage(existing).free
     if free < DISK_BYTES_MIN:
         raise LocalError(
-            f"the disk of {existing} is full: {free // 2**20} MiB are free, a cluster needs {DISK_BYTES_MIN // 2**20} MiB"
+            f"the disk of {existing} is full: {free // 2**20} MiB are free, "
+            f"and a cluster needs {DISK_BYTES_MIN // 2**20} MiB"
         )
 
 
@@ -218,7 +219,8 @@ def _raise_if_hopeless(home: Home) -> None:
     for name, record in supervisor.read_records(home).items():
         if record.failures >= 4:
             raise LocalError(
-                f"{name} fails again and again ({record.last_end}): {_last_line(home.log(name))} (log: {home.log(name)})"
+                f"{name} fails again and again ({record.last_end}): "
+                f"{_last_line(home.log(name))} (see {home.log(name)})"
             )
 
 

@@ -35,8 +35,10 @@ def configure(spec: Spec, home: Home) -> None:
     programs = {name: builds.binary(name) for name in PROGRAMS}
     _write_credentials(spec, home)
     _write_if_changed(home.config / "Corefile", dns.corefile(spec, home))
+    privileged = _has_capability(_CAP_SYS_RESOURCE, Path("/proc/self/status").read_text())
     for each in spec.nodes:
-        for path, text in node.files(spec, home, each, _abilities(spec, each.name)).items():
+        cgroups.prepare_node(spec.cgroup, each.name)
+        for path, text in node.files(spec, home, each, lowers_oom_scores=privileged).items():
             _write_if_changed(path, text)
     for directory in (home.logs, home.records, home.volumes):
         directory.mkdir(parents=True, exist_ok=True)
@@ -79,13 +81,6 @@ def _give_to_invoker(path: Path) -> None:
     """Who came here through sudo uses the cluster without it."""
     if "SUDO_UID" in os.environ and "SUDO_GID" in os.environ:
         os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
-
-
-def _abilities(spec: Spec, node_name: str) -> node.Abilities:
-    return node.Abilities(
-        lower_oom_scores=_has_capability(_CAP_SYS_RESOURCE, Path("/proc/self/status").read_text()),
-        pod_cgroups=cgroups.prepare_node(spec.cgroup, node_name),
-    )
 
 
 def _has_capability(number: int, status: str) -> bool:

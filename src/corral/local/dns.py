@@ -12,7 +12,7 @@ from corral.local.supervision import Component
 
 
 def corefile(spec: Spec, home: Home) -> str:
-    return f""". {{
+    return f"""{DOMAIN} in-addr.arpa {{
     bind {spec.control_address}
     errors
     kubernetes {DOMAIN} in-addr.arpa {{
@@ -22,6 +22,11 @@ def corefile(spec: Spec, home: Home) -> str:
     }}
     cache 5
     loadbalance
+}}
+
+. {{
+    bind {spec.control_address}
+    errors
     template ANY ANY {{
         rcode NXDOMAIN
     }}

@@ -59,16 +59,16 @@ def sandbox() -> Image:
 
 
 def toolbox() -> Image:
-    """A shell for tests: busybox, and getent because a static program cannot resolve names."""
-    shell = _program("busybox").read_bytes()
-    getent = _program("getent")
-    libraries = {str(path): path.read_bytes() for path in _libraries(getent)}
-    applets = run([str(_program("busybox")), "--list"]).split()
+    """A shell for tests: busybox, and beside it bash and getent, because a static program cannot resolve names."""
+    busybox, bash, getent = (_program(name) for name in ("busybox", "bash", "getent"))
+    libraries = {*_libraries(bash), *_libraries(getent)}
+    applets = run([str(busybox), "--list"]).split()
+    programs = {"/bin/busybox": busybox, "/bin/bash": bash, "/usr/bin/getent": getent}
     return Image(
         name=TOOLBOX_IMAGE,
-        files={"/bin/busybox": shell, "/usr/bin/getent": getent.read_bytes(), **libraries},
-        links={f"/bin/{applet}": "busybox" for applet in applets if applet != "busybox"},
-        directories=("/tmp", "/etc", "/var", "/www"),
+        files={path: source.read_bytes() for path, source in {**programs, **{str(p): p for p in libraries}}.items()},
+        links={f"/bin/{applet}": "busybox" for applet in applets if applet not in ("busybox", "bash")},
+        directories=("/tmp", "/etc", "/var", "/www"),  # noqa: S108 the image's, not ours
         command=("/bin/sleep", "infinity"),
     )
 

@@ -21,13 +21,6 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"  # inside the node
 SANDBOX_IMAGE = "corral.local/pause:1"
 
 
-class Abilities(msgspec.Struct, frozen=True):
-    """What this machine lets a node do. Found out, not assumed."""
-
-    lower_oom_scores: bool  # CAP_SYS_RESOURCE; without it each pod would fail
-    pod_cgroups: bool  # kubelet may manage a cgroup tree of its own
-
-
 def components(home: Home, node: Node, programs: dict[str, Path]) -> tuple[Component, ...]:
     config = directory(home, node)
     runtime = f"{node.name}.containerd"
@@ -63,19 +56,20 @@ def directory(home: Home, node: Node) -> Path:
     return home.config / node.name
 
 
-def files(spec: Spec, home: Home, node: Node, abilities: Abilities) -> dict[Path, str]:
+def files(spec: Spec, home: Home, node: Node, *, lowers_oom_scores: bool) -> dict[Path, str]:
+    """`lowers_oom_scores`: whether root may do that here (CAP_SYS_RESOURCE)."""
     config = directory(home, node)
     return {
-        config / "containerd.toml": containerd(config / "cni", abilities),
+        config / "containerd.toml": containerd(config / "cni", lowers_oom_scores),
         config / "cni" / "10-corral.conflist": json.dumps(cni(node), indent=1),
-        config / "kubelet.yaml": yaml.safe_dump(kubelet(spec, home, node, abilities), sort_keys=False),
+        config / "kubelet.yaml": yaml.safe_dump(kubelet(spec, home, node, lowers_oom_scores), sort_keys=False),
         config / "kube-proxy.yaml": yaml.safe_dump(kube_proxy(spec, home, node), sort_keys=False),
         config / "resolv.conf": "# Pods get the cluster's own name server and no other.\n",
     }
 
 
-def containerd(cni_directory: Path, abilities: Abilities) -> str:
-    restrict = "false" if abilities.lower_oom_scores else "true"
+def containerd(cni_directory: Path, lowers_oom_scores: bool) -> str:
+    restrict = "false" if lowers_oom_scores else "true"  # else each pod would fail
     return f"""version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -126,7 +120,7 @@ def cni(node: Node) -> dict[str, Any]:
     }
 
 
-def kubelet(spec: Spec, home: Home, node: Node, abilities: Abilities) -> dict[str, Any]:
+def kubelet(spec: Spec, home: Home, node: Node, lowers_oom_scores: bool) -> dict[str, Any]:
     pki = home.pki
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -147,11 +141,9 @@ def kubelet(spec: Spec, home: Home, node: Node, abilities: Abilities) -> dict[st
         "resolvConf": str(directory(home, node) / "resolv.conf"),
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{spec.cgroup}/{node.name}",
-        "cgroupsPerQOS": abilities.pod_cgroups,
-        "enforceNodeAllocatable": ["pods"] if abilities.pod_cgroups else [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        "oomScoreAdj": -999 if abilities.lower_oom_scores else 0,
+        "oomScoreAdj": -999 if lowers_oom_scores else 0,
         # A laptop's disk is often nearly full, and an imported image cannot be fetched again.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,

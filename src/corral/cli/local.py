@@ -1,0 +1,227 @@
+"""`corral up`, `down`, `local` and `kubectl`: the local cluster's commands. They parse, call and print."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from corral.cli.errors import Failure
+from corral.cli.output import age, say_json, table
+from corral.local.errors import LocalError
+
+DEFAULT_NAME = "dev"
+_PASSED_THROUGH_SUDO = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "CORRAL_CACHE", "TERM", "CI")
+
+name_option = click.option(
+    "--name", default=DEFAULT_NAME, show_default=True, help="Which local cluster; several may run side by side."
+)
+
+
+@click.command("up")
+@name_option
+@click.option("--nodes", type=click.IntRange(1, 5), help="How many nodes.  [default: 1, or as many as it has]")
+@click.option("--bare", is_flag=True, help="Only Kubernetes, nothing of Corral in it.")
+@click.option("--context", metavar="NAME", help="Use an existing cluster of your kubeconfig and start nothing.")
+def up_command(name: str, nodes: int | None, bare: bool, context: str | None) -> None:
+    """Start a real Kubernetes on this machine, or repair the one that is there."""
+    with _one_sentence():
+        if context:
+            _use_existing(context)
+        else:
+            _start(name, nodes, bare)
+
+
+@click.command("down")
+@name_option
+@click.option("--all", "everything", is_flag=True, help="Every local cluster.")
+def down_command(name: str, everything: bool) -> None:
+    """Take a local cluster away, with everything it left on this machine."""
+    from corral.local import cluster
+    from corral.local.home import existing_names, home_of
+
+    with _one_sentence():
+        names = existing_names() if everything else (name,)
+        if any(home_of(each).path.exists() for each in names):
+            _become_root()
+        for each in names:
+            was_there = cluster.down(each)
+            click.echo(f"Cluster {each} is gone." if was_there else f"There is no cluster {each}.", err=True)
+
+
+@click.group("local")
+def local_group() -> None:
+    """Look at the local cluster itself: its processes, their logs, what it needs."""
+
+
+@local_group.command("status")
+@name_option
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def status_command(name: str, output: str) -> None:
+    """Which components run, since when, how often they were restarted. Exits with 1 when something is not well."""
+    from corral.local.home import home_of
+    from corral.local.status import status
+
+    with _one_sentence():
+        found = status(home_of(name))
+    if output == "json":
+        say_json("LocalStatus", {**msgspec.to_builtins(found), "well": found.is_well})
+    else:
+        now = datetime.now(UTC)
+        rows = [
+            (
+                c.name,
+                str(c.pid or "-"),
+                c.state,
+                age(c.since, now),
+                str(c.restarts),
+                _mebibytes(c.memory_bytes),
+                c.detail,
+            )
+            for c in found.components
+        ]
+        click.echo(table(("COMPONENT", "PID", "STATE", "SINCE", "RESTARTS", "MEMORY", "LAST END"), rows))
+        click.echo()
+        click.echo(table(("NODE", "STATE"), [(n.name, n.state) for n in found.nodes]))
+    if not found.is_well:
+        raise click.exceptions.Exit(1)
+
+
+@local_group.command("logs")
+@click.argument("component")
+@name_option
+@click.option("-f", "--follow", is_flag=True, help="Go on printing what is added.")
+def logs_command(component: str, name: str, follow: bool) -> None:
+    """Print a component's log, e.g. kube-apiserver, node-1.kubelet, or kubelet for the first node's."""
+    from corral.local.home import home_of
+
+    with _one_sentence():
+        _print_log(_log_of(home_of(name).logs, component), follow)
+
+
+@local_group.command("prepare")
+def prepare_command() -> None:
+    """Install and build everything that `up` needs, and start nothing."""
+    from corral.local import builds
+    from corral.local.progress import Progress
+
+    with _one_sentence(), Progress(builds.PREPARE_STEPS) as progress:
+        builds.prepare(progress)
+
+
+@click.command("kubectl", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@name_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:
+    """Run kubectl on the local cluster: corral kubectl -- get pods."""
+    from corral.local import builds
+    from corral.local.home import home_of
+
+    with _one_sentence():
+        kubeconfig = home_of(name).kubeconfig
+        if not kubeconfig.exists():
+            raise LocalError(f"there is no cluster {name}: run `corral up --name {name}`")
+        program = str(builds.binary("kubectl"))
+        os.execve(program, [program, *arguments], {**os.environ, "KUBECONFIG": str(kubeconfig)})  # noqa: S606 it replaces us
+
+
+commands: tuple[click.Command, ...] = (up_command, down_command, local_group, kubectl_command)
+
+
+def _start(name: str, nodes: int | None, bare: bool) -> None:
+    from corral.local import builds, cluster
+    from corral.local.home import clusters_root, home_of
+    from corral.local.progress import Progress
+
+    home = home_of(name)
+    del bare  # nothing of Corral is installed into the cluster yet, so there is nothing to leave out
+    if os.geteuid() != 0:
+        # As the user: what is built goes into the user's cache, and the state directory's parents stay the user's.
+        clusters_root().mkdir(parents=True, exist_ok=True)
+        with Progress(builds.PREPARE_STEPS) as progress:
+            builds.prepare(progress)
+        _become_root()
+    with Progress((*builds.PREPARE_STEPS, *cluster.UP_STEPS)) as progress:
+        builds.prepare(progress)
+        spec = cluster.up(name, nodes, progress)
+    flag = "" if name == DEFAULT_NAME else f" --name {name}"
+    version, count = builds.version(builds.KUBERNETES), _nodes_text(spec.node_count)
+    click.echo(
+        f"""
+Kubernetes {version} runs as cluster {name}: {count}, API server {spec.server}.
+
+  corral kubectl{flag} -- get nodes        ask it
+  corral local status{flag}                what runs, and what was restarted
+  corral down{flag}                        take it away
+
+  export KUBECONFIG={home.kubeconfig}      (context {spec.context})"""
+    )
+
+
+def _nodes_text(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _use_existing(context: str) -> None:
+    from corral.local import existing
+
+    version = existing.checked_version(context)
+    click.echo(f"Context {context} answers: Kubernetes {version}. Nothing was started; add `--context {context}`.")
+
+
+def _become_root() -> None:
+    """Start over through sudo, as the same person with the same directories."""
+    if os.geteuid() == 0:
+        return
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        raise LocalError("a local cluster needs root (namespaces, mounts), and there is no sudo here: run it as root")
+    may_ask = sys.stdin.isatty()
+    if not may_ask and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode != 0:
+        raise LocalError("a local cluster needs root, and sudo wants a password that nobody is here to type")
+    kept = [f"{variable}={os.environ[variable]}" for variable in _PASSED_THROUGH_SUDO if variable in os.environ]
+    program = [sys.executable, "-c", "from corral.cli.main import main; main()", *sys.argv[1:]]
+    os.execv(sudo, [sudo, "env", *kept, *program])  # noqa: S606 it replaces us
+
+
+def _log_of(logs: Path, component: str) -> Path:
+    files = {file.stem: file for file in sorted(logs.glob("*.log"))}
+    for name, file in files.items():
+        if name == component or name.partition(".")[2] == component:
+            return file
+    known = ", ".join(files) or "none: the cluster is not up"
+    raise LocalError(f"no log of component {component!r}; there are: {known}")
+
+
+def _print_log(log: Path, follow: bool) -> None:
+    with log.open(errors="replace") as lines:
+        while True:
+            for line in lines:
+                click.echo(line, nl=False)
+            if not follow:
+                return
+            time.sleep(0.2)
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:.0f}Mi" if count else "-"
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except LocalError as error:
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt as interruption:
+        raise click.Abort from interruption
+    except OSError as error:
+        # A full disk and a forbidden file come from anywhere; the operating system's sentence names the file.
+        raise Failure(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)) from error
