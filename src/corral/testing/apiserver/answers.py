@@ -32,7 +32,7 @@ class Rejection(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             **({"details": self.details} if self.details else {}),
             "code": self.status,
         }
@@ -50,7 +50,11 @@ def success(resource: Resource, name: str, uid: str) -> Json:
 
 
 def named(resource: Resource, name: str) -> Json:
-    return {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.plural}
+    return {
+        **({"name": name} if name else {}),
+        **({"group": resource.group} if resource.group else {}),
+        "kind": resource.plural,
+    }
 
 
 def not_found(resource: Resource, name: str) -> Rejection:
@@ -59,6 +63,15 @@ def not_found(resource: Resource, name: str) -> Rejection:
 
 def no_such_path() -> Rejection:
     return Rejection(404, "NotFound", "the server could not find the requested resource")
+
+
+class NoSuchPage(Rejection):
+    """What is under no group or version that we serve is answered in plain text, not with a Status."""
+
+    TEXT = b"404 page not found\n"
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
 
 
 def already_exists(resource: Resource, name: str) -> Rejection:
@@ -71,14 +84,32 @@ def conflict(resource: Resource, name: str, why: str) -> Rejection:
     return Rejection(409, "Conflict", message, named(resource, name))
 
 
+def uid_differs(resource: Resource, name: str, asked: str, found: str) -> Rejection:
+    why = f"the UID in the precondition ({asked}) does not match the UID in record ({found})."
+    return precondition_failed(resource, name, f"{why} The object might have been deleted and then recreated")
+
+
+def version_differs(resource: Resource, name: str, asked: str, found: str) -> Rejection:
+    why = f"the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({found})."
+    return precondition_failed(resource, name, f"{why} The object might have been modified")
+
+
+def precondition_failed(resource: Resource, name: str, why: str) -> Rejection:
+    message = f'Operation cannot be fulfilled on {group_kind(resource)} "{name}": {why}'
+    return Rejection(409, "Conflict", message, {**named(resource, name), "kind": resource.kind})
+
+
+def group_kind(resource: Resource) -> str:
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> Rejection:
     found = list(causes)
     listed = ", ".join(f"{cause.field}: {cause.message}" for cause in found)
-    group_kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    message = f'{group_kind} "{name}" is invalid: ' + (f"[{listed}]" if len(found) > 1 else listed)
+    message = f'{group_kind(resource)} "{name}" is invalid: ' + (f"[{listed}]" if len(found) > 1 else listed)
     details = {**named(resource, name), "kind": resource.kind, "causes": [cause_body(cause) for cause in found]}
     return Rejection(422, "Invalid", message, details)
 
@@ -97,14 +128,12 @@ def bad_request(message: str) -> Rejection:
     return Rejection(400, "BadRequest", message)
 
 
-def unsupported_media_type(content_type: str) -> Rejection:
-    message = f"the body of the request was in an unknown format: {content_type!r}"
-    return Rejection(415, "UnsupportedMediaType", message)
+def unsupported_media_type() -> Rejection:
+    return Rejection(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
-def method_not_allowed(resource: Resource, method: str) -> Rejection:
-    message = "the server does not allow this method on the requested resource"
-    return Rejection(405, "MethodNotAllowed", message, {**named(resource, ""), "method": method})
+def method_not_allowed() -> Rejection:
+    return Rejection(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def expired(message: str) -> Rejection:
@@ -132,8 +161,8 @@ def disruption_refused(resource: Resource, name: str, budget: str, why: str) -> 
     return Rejection(429, "TooManyRequests", message, {**named(resource, name), "causes": [cause]})
 
 
-def too_large(size: int, limit: int) -> Rejection:
-    return Rejection(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}, got {size}")
+def too_large(limit: int) -> Rejection:
+    return Rejection(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
 def internal_error(message: str) -> Rejection:

@@ -42,7 +42,7 @@ def answer(objects: Objects, call: Call) -> tuple[int, Json]:
             content, options = call.content_type, call.options
             return 200, patch_scale(objects, call.served, call.namespace, name, call.body, content, options)
         case _, _, "":
-            raise answers.method_not_allowed(call.served.resource, call.method)
+            raise answers.method_not_allowed()
         case _:
             raise answers.no_such_path()
 
@@ -68,8 +68,8 @@ def patch(objects: Objects, call: Call) -> tuple[int, Json]:
         case content if content in APPLY:
             existed = objects.exists(served, *where)
             return 200 if existed else 201, objects.apply(served, *where, body_object(call), call.options)
-        case other:
-            raise answers.unsupported_media_type(other)
+        case _:
+            raise answers.unsupported_media_type()
 
 
 def delete(objects: Objects, call: Call) -> Json:

@@ -156,7 +156,11 @@ def at(value: Json, path: Iterable[str]) -> object:
     return found
 
 
-def secret_or_config_map_is_immutable(new: Json, old: Json | None) -> Iterable[Cause]:
+def secret_or_config_map_causes(new: Json, old: Json | None) -> Iterable[Cause]:
+    size = sum(len(each) for field in ("data", "binaryData") for each in (new.get(field) or {}).values())
+    if size > DATA_BYTES_MAX:
+        where = "data" if new["kind"] == "Secret" else "[]"
+        yield Cause(where, f"Too long: may not be more than {DATA_BYTES_MAX} bytes", "FieldValueTooLong")
     if old is None or not old.get("immutable"):
         return
     for field in ("data", "binaryData", "immutable"):
@@ -164,6 +168,7 @@ def secret_or_config_map_is_immutable(new: Json, old: Json | None) -> Iterable[C
             yield Cause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
+DATA_BYTES_MAX: Final = 1 << 20
 POD_FIELDS: Final = frozenset(
     {
         "spec.nodeName",
@@ -222,12 +227,12 @@ BUILT_IN: Final[tuple[Served, ...]] = (
         status=True,
         fields=frozenset({"spec.unschedulable"}),
     ),
-    Served(resource=built_in("", "v1", "ConfigMap", "configmaps"), validate=secret_or_config_map_is_immutable),
+    Served(resource=built_in("", "v1", "ConfigMap", "configmaps"), validate=secret_or_config_map_causes),
     Served(
         resource=built_in("", "v1", "Secret", "secrets"),
         fields=frozenset({"type"}),
         prepare=prepared_secret,
-        validate=secret_or_config_map_is_immutable,
+        validate=secret_or_config_map_causes,
     ),
     Served(resource=built_in("", "v1", "Service", "services"), status=True, name_rule="service", returns_deleted=True),
     Served(resource=built_in("", "v1", "ServiceAccount", "serviceaccounts"), returns_deleted=True),
@@ -309,6 +314,9 @@ class Kinds:
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         return self._served.get((group, version, plural))
+
+    def has_version(self, group: str, version: str) -> bool:
+        return any(key[:2] == (group, version) for key in self._served)
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:
         for each in self._served.values():

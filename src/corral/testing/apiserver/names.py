@@ -19,6 +19,10 @@ ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
 
 
 ALPHANUMERIC_ENDS: Final = "must start and end with an alphanumeric character"
+DNS_1035: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character"
+)
 SAID: Final[dict[NameRule, tuple[re.Pattern[str], int, str]]] = {
     "subdomain": (
         _SUBDOMAIN,
@@ -35,8 +39,7 @@ SAID: Final[dict[NameRule, tuple[re.Pattern[str], int, str]]] = {
     "service": (
         _SERVICE,
         63,
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-         "and end with an alphanumeric character",
+        DNS_1035,
     ),
     "path": (re.compile(r"(?!\.{1,2}$)[^/%]+"), 253, "may not contain '/' or '%', nor be '.' or '..'"),
 }

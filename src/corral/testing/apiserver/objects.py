@@ -96,7 +96,7 @@ class Objects:
         config = only_status(config) if options.subresource == "status" else own_part(served, config)
         if old is None:
             return self._create_by_apply(served, namespace, name, config, writer, options)
-        check_preconditions(served, old, stated(config))
+        check_version(served, old, stated(config).version)
         new = applied(old, config, writer, self.timestamp(), served.topology, force=options.force)
         return self._update(served, old, new, None, options)
 
@@ -138,7 +138,7 @@ class Objects:
         metadata = dict(body.get("metadata") or {})
         check_identity(served, body, namespace, "")
         if metadata.get("resourceVersion"):
-            raise answers.internal_error("resourceVersion should not be set on objects to be created")
+            raise answers.Rejection(500, "", "resourceVersion should not be set on objects to be created")
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._generated_name(served, namespace, metadata["generateName"])
         self._check_namespace(served, namespace, metadata.get("name", ""))
@@ -233,7 +233,9 @@ class Objects:
 
     def _update(self, served: Served, old: Json, new: Json, writer: Writer | None, options: Options) -> Json:
         """`writer` is None when the caller has already worked out who owns what."""
-        check_preconditions(served, old, stated(new))
+        check_version(served, old, stated(new).version)
+        check_identity(served, new, old["metadata"].get("namespace", ""), old["metadata"]["name"])
+        check_uid(served, old, stated(new).uid)
         new = admitted(served, old, new, options.subresource)
         new = served.prepare(new)
         check(served, new, old)
@@ -295,12 +297,23 @@ def check_identity(served: Served, body: Json, namespace: str, name: str) -> Non
 
 
 def check_preconditions(served: Served, old: Json, asked: Preconditions) -> None:
-    metadata = old["metadata"]
+    """Of a delete. A patch states the same in its body, and is answered differently."""
+    resource, metadata = served.resource, old["metadata"]
     if asked.uid and asked.uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {asked.uid}, UID in object meta: {metadata['uid']}"
-        raise answers.conflict(served.resource, metadata["name"], why)
+        raise answers.uid_differs(resource, metadata["name"], asked.uid, metadata["uid"])
     if asked.version and asked.version != metadata["resourceVersion"]:
-        raise answers.conflict(served.resource, metadata["name"], answers.STALE)
+        raise answers.version_differs(resource, metadata["name"], asked.version, metadata["resourceVersion"])
+
+
+def check_version(served: Served, old: Json, asked: str) -> None:
+    if asked and asked != old["metadata"]["resourceVersion"]:
+        raise answers.conflict(served.resource, old["metadata"]["name"], answers.STALE)
+
+
+def check_uid(served: Served, old: Json, asked: str) -> None:
+    if asked and asked != old["metadata"]["uid"]:
+        cause = Cause("metadata.uid", f'Invalid value: "{asked}": field is immutable')
+        raise answers.invalid(served.resource, old["metadata"]["name"], [cause])
 
 
 def check_apply(served: Served, config: Json, options: Options) -> None:
@@ -339,7 +352,7 @@ def metadata_causes(served: Served, new: Json, old: Json | None) -> Iterator[Cau
 def check_size(value: Json) -> None:
     size = len(msgspec.json.encode(value))
     if size > OBJECT_BYTES_MAX:
-        raise answers.too_large(size, OBJECT_BYTES_MAX)
+        raise answers.too_large(OBJECT_BYTES_MAX)
 
 
 def admitted(served: Served, old: Json, new: Json, subresource: str) -> Json:

@@ -31,7 +31,7 @@ def json_patch_step(value: Any, operation: Json) -> Any:
         case "add":
             return added(value, path, operation.get("value"))
         case "replace":
-            return added(removed(value, path), path, operation.get("value")) if path else operation.get("value")
+            return replaced(value, path, operation.get("value"))
         case "remove":
             return removed(value, path)
         case "test":
@@ -84,6 +84,14 @@ def added(value: Any, path: list[str], new: Any) -> Any:
     raise rejected(f"add operation does not apply: {step!r} is inside a value that has no fields")
 
 
+def replaced(value: Any, path: list[str], new: Any) -> Any:
+    """The server replaces a field that is not there by adding it, which the RFC forbids."""
+    if not path:
+        return new
+    parent = found(value, path[:-1])
+    return added(removed(value, path) if not isinstance(parent, dict) or path[-1] in parent else value, path, new)
+
+
 def removed(value: Any, path: list[str]) -> Any:
     if not path:
         return None
@@ -105,5 +113,7 @@ def index(step: str, last: int) -> int:
 
 
 def rejected(why: str) -> Rejection:
-    message = f"the server rejected our request due to an error in our request: {why}"
-    return Rejection(422, "Invalid", message)
+    """The server keeps the reason to itself; so do we, but for whoever debugs a test."""
+    rejection = Rejection(422, "Invalid", "the server rejected our request due to an error in our request")
+    rejection.add_note(why)
+    return rejection

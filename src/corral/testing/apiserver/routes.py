@@ -52,6 +52,8 @@ def parse(request: Request, kinds: Kinds) -> Call:
     if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest, "", ""][:3]
+    if not kinds.has_version(group, version):
+        raise answers.NoSuchPage
     served = kinds.find(group, version, plural)
     if served is None or len(rest) > 3 or bool(namespace) > served.resource.namespaced:
         raise answers.no_such_path()
@@ -74,12 +76,12 @@ def split_path(path: str) -> tuple[str, str, list[str]]:
         case ["apis", group, version, *rest] if rest:
             return group, version, rest
         case _:
-            raise answers.no_such_path()
+            raise answers.NoSuchPage
 
 
 def decoded(request: Request) -> Any:
     if len(request.body) > REQUEST_BYTES_MAX:
-        raise answers.too_large(len(request.body), REQUEST_BYTES_MAX)
+        raise answers.too_large(REQUEST_BYTES_MAX)
     if not request.body:
         return None
     try:

@@ -5,7 +5,7 @@ from typing import Any
 from corral.testing.apiserver import answers
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Scale, Served, at
-from corral.testing.apiserver.objects import Objects, Options, Preconditions, check_preconditions, stated
+from corral.testing.apiserver.objects import Objects, Options, check_uid, check_version, stated
 from corral.testing.apiserver.patches import json_patch, merge_patch
 
 
@@ -20,7 +20,8 @@ def patch_scale(
     old = objects.get(served, namespace, name)
     seen = view(where, old)
     changed = json_patch(seen, patch) if content_type == "application/json-patch+json" else merge_patch(seen, patch)
-    check_preconditions(served, old, Preconditions(stated(changed).uid, stated(changed).version))
+    check_version(served, old, stated(changed).version)
+    check_uid(served, old, stated(changed).uid)
     replicas = at(changed, ("spec", "replicas")) or 0
     if not isinstance(replicas, int) or replicas < 0:
         raise answers.bad_request(f"spec.replicas: expected 0 or more, got {replicas!r}")

@@ -353,6 +353,8 @@ def ok(body: bytes) -> Response:
 
 
 def refused(rejection: Rejection) -> Response:
+    if isinstance(rejection, answers.NoSuchPage):
+        return Response(status=404, headers={"content-type": "text/plain"}, body=rejection.TEXT)
     headers = {"content-type": "application/json"}
     if rejection.retry_after_s is not None:
         headers["retry-after"] = str(rejection.retry_after_s)
