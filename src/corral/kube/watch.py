@@ -4,14 +4,20 @@
 the stream ended). Both map a state to the next one, with the events for the consumer. Objects are not kept here.
 
 States, and what leads out of them
-    Streaming   the server sends its list over the watch           its closing bookmark      -> Watching
-                                                                   the server cannot do it   -> Paging
-                                                                   anything else             -> Streaming, from nothing
-    Paging      the list comes in pages                            the last page             -> Watching
-                                                                   a failed page, 410        -> Paging, from nothing
-    Watching    changes since `version`                            410, version unknown here,
-                                                                   history went backwards    -> Streaming or Paging
-                                                                   anything else             -> Watching, from `version`
+    Streaming   the server sends its list over the watch    its closing bookmark         -> Watching
+                                                            the server cannot do it      -> Paging
+                                                            anything else                -> Streaming, from nothing
+    Paging      the list comes in pages                     the last page                -> Watching
+                                                            a failed page, 410           -> Paging, from nothing
+    Watching    changes since `version` come                the server ends the watch    -> Watching, from `version`
+                                                            410, history went backwards  -> Streaming or Paging
+                                                            anything else                -> Probing
+    Probing     after a gap: is the server's version        yes                          -> Watching, from `version`
+                at least ours?                              no                           -> Streaming or Paging
+
+Why Probing: a server whose etcd was restored from a backup is behind us. It accepts a watch from a version that it has
+not reached, and says nothing until it has; all that happens up to there would be lost. (If it has overtaken us before
+we ask, nobody can tell. That is why etcd's restore has `--bump-revision` and `--mark-compacted`.)
 
 Guarantees. Between InitStart and InitDone comes everything that exists; a broken attempt is followed by another
 InitStart. After InitDone(version) every change after `version` comes at least once, until the next InitStart.
@@ -41,6 +47,7 @@ from corral.kube.errors import (
     ServerError,
     ServerTimeout,
     StreamingListUnsupported,
+    Unreachable,
 )
 from corral.kube.meta import Object
 
@@ -107,7 +114,14 @@ class Watching(msgspec.Struct, frozen=True):
     heard: bool = False
 
 
-State = Streaming | Paging | Watching
+class Probing(msgspec.Struct, frozen=True):
+    """As Watching, but the connection broke: first see whether the server still has what we have seen."""
+
+    version: str
+    failures: int = 0
+
+
+State = Streaming | Paging | Watching | Probing
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -147,7 +161,7 @@ async def follow(
     """
     state = fresh(0, streams_lists=server.streams_lists)
     while True:
-        if not (isinstance(state, Paging) and state.continue_token) and not isinstance(state, Watching):
+        if isinstance(state, Streaming) or (isinstance(state, Paging) and not state.continue_token):
             yield InitStart()
         trouble: KubeError | Ended = Ended()
         reconnect = False
@@ -176,6 +190,9 @@ async def answers(
     client: Client, kind: type[T], where: Selector, state: State, silence_s_max: float
 ) -> AsyncGenerator[Page[T] | Put[T] | Gone[T] | Bookmark, None]:
     """Ask the server what the state asks for, once."""
+    if isinstance(state, Probing):
+        yield await client.list_page(kind, where, limit=1)
+        return
     if isinstance(state, Paging):
         limit = 0 if state.at_once else PAGE_SIZE
         yield await client.list_page(kind, where, limit=limit, continue_token=state.continue_token)
@@ -199,6 +216,8 @@ def advance(state: State, said: Page[T] | Put[T] | Gone[T] | Bookmark, *, stream
     """The server said something."""
     if isinstance(state, Watching):
         return watched(state, said, streams_lists=streams_lists)
+    if isinstance(state, Probing):
+        return probed(state, said, streams_lists=streams_lists)
     match said:
         case Page(items, version, token):
             if token:
@@ -225,6 +244,12 @@ def watched(state: Watching, said: Page[T] | Put[T] | Gone[T] | Bookmark, *, str
     return Step(fresh(state.failures, streams_lists=streams_lists), reconnect=True)
 
 
+def probed(state: Probing, said: Page[T] | Put[T] | Gone[T] | Bookmark, *, streams_lists: bool) -> Step[T]:
+    reached = isinstance(said, Page) and later(state.version, said.resource_version) == said.resource_version
+    resumed = Watching(state.version, state.failures)
+    return Step(resumed if reached else fresh(state.failures, streams_lists=streams_lists), reconnect=True)
+
+
 def recover(state: State, trouble: KubeError | Ended, *, streams_lists: bool, jitter: float) -> Step[T]:
     """The answer failed, or the stream ended. `jitter` is from [0, 1)."""
     if isinstance(trouble, Ended) and isinstance(state, Watching) and state.heard:
@@ -240,9 +265,9 @@ def recover(state: State, trouble: KubeError | Ended, *, streams_lists: bool, ji
 
 def after_failure(state: State, trouble: KubeError | Ended, *, streams_lists: bool) -> State:
     failures = state.failures + 1
-    worth_resuming = not isinstance(trouble, ApiError) or failures < FAILURES_MAX
-    if isinstance(state, Watching) and worth_resuming and not needs_list(trouble):
-        return Watching(state.version, failures)
+    worth_resuming = failures < FAILURES_MAX or isinstance(trouble, Unreachable)
+    if isinstance(state, Watching | Probing) and worth_resuming and not needs_list(trouble):
+        return Probing(state.version, failures)
     if isinstance(state, Streaming) and isinstance(trouble, Invalid | ServerError):
         return Paging(failures)
     if isinstance(state, Paging) and isinstance(trouble, Expired):
