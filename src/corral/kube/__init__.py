@@ -3,7 +3,13 @@
 credentials = load_credentials()
 async with Client(HttpTransport(credentials)) as client:
     pod = await client.get(Pod, "web-0", "lab")
+
+`HttpTransport` and `load_credentials` are imported when they are first asked for: aiohttp and cryptography take half a
+second, and most of what imports a model never speaks to a server.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from corral.kube.answers import Bookmark, Gone, Page, Put
 from corral.kube.calls import Fence, Observer
@@ -33,14 +39,16 @@ from corral.kube.errors import (
 )
 from corral.kube.execution import ExecResult, Output, RunningCommand
 from corral.kube.gate import Gate
-from corral.kube.http import HttpTransport
-from corral.kube.load import load_credentials
 from corral.kube.logs import LogOptions
 from corral.kube.meta import Condition, Model, Object, ObjectMeta, ObjectRef, OwnerReference, Resource, ref
 from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
 from corral.kube.transport import Priority, Request, Response, Socket, Stream, Transport
 from corral.kube.unstructured import Kind, Unstructured
+
+if TYPE_CHECKING:
+    from corral.kube.http import HttpTransport
+    from corral.kube.load import load_credentials
 
 __all__ = [
     # objects
@@ -104,3 +112,11 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
 ]
+
+_WHEN_ASKED_FOR = {"HttpTransport": "corral.kube.http", "load_credentials": "corral.kube.load"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHEN_ASKED_FOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHEN_ASKED_FOR[name]), name)
