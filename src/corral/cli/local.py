@@ -14,7 +14,6 @@ import click
 import msgspec
 
 from corral.cli.errors import Failure
-from corral.cli.output import age, say_json, table
 from corral.local.errors import LocalError
 
 DEFAULT_NAME = "dev"
@@ -66,6 +65,7 @@ def local_group() -> None:
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def status_command(name: str, output: str) -> None:
     """Which components run, since when, how often they were restarted. Exits with 1 when something is not well."""
+    from corral.cli.output import age, say_json, table
     from corral.local.home import home_of
     from corral.local.status import status
 
