@@ -1,7 +1,7 @@
 """Where Corral keeps its files on this machine. It only names places; it never creates or removes them.
 
 The cache (built programs, the Go toolchain, uv) belongs to a user and may be deleted at any time. The state belongs to
-a cluster and goes with `corral down`. Sockets live in the runtime directory: the path of a unix socket must be short.
+a cluster and goes with `corral down`.
 """
 
 import os
@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from corral.local.errors import LocalError
-
-# sockaddr_un has room for 108 bytes. Programs append suffixes of their own (containerd: ".ttrpc"), so stay below.
-SOCKET_PATH_BYTES_MAX = 99
 
 # The name becomes part of network links (at most 15 characters in Linux), namespaces, cgroups and file names.
 CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]{0,14}[a-z0-9])?")
@@ -29,23 +26,6 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
 def cluster_dir(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     """All files of one cluster: `$XDG_STATE_HOME/corral/NAME`, else `~/.local/state/corral/NAME`."""
     return _base(environment, "XDG_STATE_HOME", ".local/state") / "corral" / _checked(name)
-
-
-def runtime_dir(name: str) -> Path:
-    """Sockets and other files of one cluster that mean nothing after a reboot."""
-    return Path("/run/corral") / _checked(name)
-
-
-def socket_path(directory: Path, name: str) -> Path:
-    """The path of a unix socket, refused here if it is too long: the kernel's own error names no path."""
-    path = directory / name
-    length = len(os.fsencode(path))
-    if length > SOCKET_PATH_BYTES_MAX:
-        raise LocalError(
-            f"the socket path {path} has {length} bytes, and a unix socket may have {SOCKET_PATH_BYTES_MAX}: "
-            "choose a shorter cluster name or directory"
-        )
-    return path
 
 
 def _checked(name: str) -> str:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from corral.local.errors import LocalError
-from corral.local.paths import SOCKET_PATH_BYTES_MAX, cache_dir, socket_path
+from corral.local.paths import cache_dir, cluster_dir
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,12 @@ def test_a_relative_cache_of_ours_is_refused_with_its_value() -> None:
         cache_dir({"CORRAL_CACHE": "here"})
 
 
-def test_a_socket_path_may_be_as_long_as_allowed_and_not_a_byte_longer() -> None:
-    directory = Path("/run/corral")
-    longest = "s" * (SOCKET_PATH_BYTES_MAX - len("/run/corral/"))
-
-    assert socket_path(directory, longest).name == longest
-    with pytest.raises(LocalError, match="has 100 bytes"):
-        socket_path(directory, longest + "s")
+def test_each_cluster_has_a_state_directory_of_its_own() -> None:
+    assert cluster_dir("a", {"HOME": "/h"}) == Path("/h/.local/state/corral/a")
+    assert cluster_dir("b", {"HOME": "/h", "XDG_STATE_HOME": "/s"}) == Path("/s/corral/b")
 
 
-def test_the_length_of_a_socket_path_is_counted_in_bytes() -> None:
-    with pytest.raises(LocalError, match="bytes"):
-        socket_path(Path("/run"), "ü" * 50)
+@pytest.mark.parametrize("name", ["", "..", "a/b", "A", "-a", "a-", "1a", "a" * 17])
+def test_a_name_that_is_no_plain_word_never_becomes_a_path(name: str) -> None:
+    with pytest.raises(LocalError, match="cluster name"):
+        cluster_dir(name)
