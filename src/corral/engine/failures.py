@@ -47,6 +47,9 @@ def failure_of(error: KubeError) -> Failure:
             return Failure(
                 "refused", Problem(reason="TooManyRequests", message=str(error), retry_after_s=error.retry_after_s)
             )
+        case Invalid() if any(cause.field == "metadata.uid" for cause in error.causes):
+            # An apply that carries the uid of an object that was replaced meanwhile: the server calls it immutable.
+            return Failure("refused", Problem(reason="Conflict", message=f"{error}; looked at again"))
         case Invalid():
             return _stalled("Invalid", f"{error.subject}: the server does not accept it: {_causes(error)}")
         case Forbidden() if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
