@@ -58,7 +58,7 @@ def target(obj: Object) -> Target:
     )
 
 
-class Create(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Create(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """Make the object. AlreadyExists is fine when what is there has our owner reference; otherwise it is reported."""
 
     object: Object
@@ -66,7 +66,7 @@ class Create(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class Apply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Apply(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """Own the fields that `object` sets, and no others.
 
     `over` None: the object must not exist yet (the server refuses to touch one that does).
@@ -81,7 +81,7 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class Patch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Patch(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """Change some fields of an object that is not ours to apply. Exactly one of `merge` and `json` is set."""
 
     target: Target
@@ -92,7 +92,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class Delete(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Delete(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     target: Target
     propagation: Propagation = "Background"
     grace_period_s: int | None = None
@@ -100,7 +100,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class Evict(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Evict(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """Ask for a pod to go, within its disruption budget. A budget that says "not now" is a refusal; tried later."""
 
     target: Target
@@ -109,7 +109,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     target: Target
     present: tuple[str, ...]
     finalizer: str
@@ -117,7 +117,7 @@ class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str = ""
 
 
-class RemoveFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class RemoveFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     target: Target
     present: tuple[str, ...]
     finalizer: str
@@ -125,7 +125,7 @@ class RemoveFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     message: str = ""
 
 
-class SetStatus(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class SetStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """The engine plans this one itself, from what `report` returned. `status` is the kind's status Struct."""
 
     target: Target
@@ -137,7 +137,7 @@ class SetStatus(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
 
-class EmitEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class EmitEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
     """An event of events.k8s.io/v1 about `regarding`. `message` is its note; `action` is what was done or tried."""
 
     regarding: Target
