@@ -8,7 +8,7 @@ How Python reads as schema:
     x: int = 3                optional; the server writes 3 into the object
     x: X | None = None        optional; an explicit null counts as absent
     x: X | None               required, and may be null
-    x: Part = Part()          optional; the server writes {} and then the defaults of its fields
+    x: Part = Part()          optional; the server writes the whole part, and into a given one what it lacks
     tuple[X, ...], Mapping[str, X]    lists and maps; absent and empty are one
     Literal["A", "B"], Enum   enumerations
     datetime                  an RFC 3339 time
@@ -59,7 +59,7 @@ class _Schemas:
                 return {"type": "array", "items": self.of(shape.item_type, f"{path}[]"), **bounds}
             case types.DictType():
                 return self._map(shape, path)
-            case types.AnyType():
+            case _ if _is_json(shape):
                 return {"x-kubernetes-preserve-unknown-fields": True}
             case _:
                 return _scalar(shape, path)
@@ -116,7 +116,7 @@ class _Schemas:
         if not isinstance(shape.key_type, types.StrType):
             raise Inexpressible(f"{path}: the keys of a map are strings in JSON; use Mapping[str, ...]")
         bounds = _bounds(minProperties=shape.min_length, maxProperties=shape.max_length)
-        if isinstance(_bare(shape.value_type), types.AnyType):
+        if _is_json(shape.value_type):
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **bounds}
         return {"type": "object", "additionalProperties": self.of(shape.value_type, f"{path}{{}}"), **bounds}
 
@@ -184,17 +184,30 @@ def _default(field: types.Field, path: str) -> Any:
         raise Inexpressible(
             f"{path}: a default that is computed cannot be written into a schema; give the value itself"
         )
-    if (
-        field.default is NODEFAULT
-        or field.default is None
-        or (not field.default and isinstance(field.default, (tuple, Mapping)))
-    ):
+    if field.default is NODEFAULT or _says_nothing(field.default):
         return None
-    return msgspec.to_builtins(field.default)
+    return _spelled_out(field.default)
 
 
-def _bare(shape: types.Type) -> types.Type:
-    return _bare(shape.type) if isinstance(shape, types.Metadata) else shape
+def _says_nothing(value: Any) -> bool:
+    return value is None or (not value and isinstance(value, (tuple, Mapping)))
+
+
+def _spelled_out(value: Any) -> Any:
+    """With the defaults inside: the server checks a default against the rules before it fills in anything."""
+    if isinstance(value, msgspec.Struct):
+        parts = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        return {name: _spelled_out(part) for name, part in parts if not _says_nothing(part)}
+    if isinstance(value, Mapping):
+        return {key: _spelled_out(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return [_spelled_out(part) for part in value]
+    return msgspec.to_builtins(value)
+
+
+def _is_json(shape: types.Type) -> bool:
+    """`Json` is `object`, which msgspec calls a custom type; a plain Any means the same."""
+    return isinstance(shape, types.AnyType) or (isinstance(shape, types.CustomType) and shape.cls is object)
 
 
 def _annotations(shape: types.Type) -> Mapping[str, Any]:

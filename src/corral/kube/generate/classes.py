@@ -128,7 +128,7 @@ class _Classes:
             return Field(attribute, wire, kind, None if required else several)
         if _is_time(part):
             return Field(attribute, wire, kind.inside("{} | None"), "None")
-        if reference and _always_written(part) and (in_status or not required):
+        if reference and (_always_written(part) or reference in self._statuses) and (in_status or not required):
             return self._part(attribute, wire, kind, reference, may_be_none=in_status)
         if part.get("type") in ZERO and kind.text != "bytes" and ((in_status and required) or wire in go.zero):
             return Field(attribute, wire, kind, ZERO[part["type"]][1])
