@@ -155,10 +155,10 @@ def too_many_requests(retry_after_s: int) -> Rejection:
     return Rejection(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after_s})
 
 
-def disruption_refused(resource: Resource, name: str, budget: str, why: str) -> Rejection:
+def disruption_refused(budget: str, why: str) -> Rejection:
     cause = {"reason": "DisruptionBudget", "message": f"The disruption budget {budget} {why}"}
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return Rejection(429, "TooManyRequests", message, {**named(resource, name), "causes": [cause]})
+    return Rejection(429, "TooManyRequests", message, {"causes": [cause]})
 
 
 def too_large(limit: int) -> Rejection:

@@ -16,7 +16,7 @@ def evict(objects: Objects, served: Served, namespace: str, name: str, body: Jso
     asked = body.get("deleteOptions") or {}
     dry_run = options.dry_run or bool(asked.get("dryRun"))
     if is_running(pod):
-        spend_disruption(objects, served, pod, dry_run=dry_run)
+        spend_disruption(objects, pod, dry_run=dry_run)
     wanted = asked.get("preconditions") or {}
     objects.delete(
         served,
@@ -33,7 +33,12 @@ def is_running(pod: Json) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and (pod.get("status") or {}).get("phase") == "Running"
 
 
-def spend_disruption(objects: Objects, served: Served, pod: Json, *, dry_run: bool) -> None:
+def is_ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def spend_disruption(objects: Objects, pod: Json, *, dry_run: bool) -> None:
     budgets = objects.kinds.find("policy", "v1", "poddisruptionbudgets")
     assert budgets is not None
     labels = pod["metadata"].get("labels") or {}
@@ -43,11 +48,18 @@ def spend_disruption(objects: Objects, served: Served, pod: Json, *, dry_run: bo
             continue
         status = budget.get("status") or {}
         allowed = status.get("disruptionsAllowed", 0)
+        if not is_ready(pod) and 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0):
+            continue  # it counts for nothing, so its going costs nothing
         if allowed <= 0:
-            healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-            why = f"needs {desired} healthy pods and has {healthy} currently"
-            raise answers.disruption_refused(served.resource, pod["metadata"]["name"], budget["metadata"]["name"], why)
+            raise answers.disruption_refused(budget["metadata"]["name"], shortage(status))
         if not dry_run:
             disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: objects.timestamp()}
             spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
             objects.store(budgets, budget, {**budget, "status": spent})
+
+
+def shortage(status: Json) -> str:
+    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if healthy > desired:
+        return "does not allow evicting pods currently"
+    return f"needs {desired} healthy pods and has {healthy} currently"

@@ -144,7 +144,8 @@ def prepared_pod(value: Json) -> Json:
 def immutable(*path: str) -> Validate:
     def check(new: Json, old: Json | None) -> Iterable[Cause]:
         if old is not None and at(new, path) != at(old, path):
-            yield Cause(".".join(path), "Invalid value: field is immutable")
+            found = msgspec.json.encode(at(new, path)).decode()
+            yield Cause(".".join(path), f"Invalid value: {found}: field is immutable")
 
     return check
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from corral.kube.errors import Cause
+from corral.kube.meta import Resource
 from corral.testing.apiserver import answers
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Kinds, Served, from_definition
@@ -28,6 +29,7 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 GENERATED: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
 OBJECT_BYTES_MAX: Final = 1536 * 1024  # etcd's limit on a request
+IDENTITY: Final = ("name", "namespace", "uid", "creationTimestamp", "generation")
 SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
@@ -43,6 +45,7 @@ class Preconditions(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+PATCH_OPTIONS: Final = Resource("meta.k8s.io", "v1", "PatchOptions", "patchoptions", namespaced=False)
 PLAIN: Final = Options()
 ANY: Final = Preconditions()
 
@@ -71,8 +74,9 @@ class Objects:
             value = {field: each for field, each in value.items() if field != "status"}
         value = served.prepare(value)
         check(served, value, None)
-        value = written(None, value, self._writer(served, "Update", options), self.timestamp(), served.topology)
-        return self._put_new(served, value, options)
+        writer = self._writer(served, "Update", options)
+        owned = written(None, own_part(served, value), writer, self.timestamp(), served.topology)
+        return self._put_new(served, {**value, "metadata": owned["metadata"]}, options)
 
     def update(self, served: Served, namespace: str, name: str, body: Json, options: Options = PLAIN) -> Json:
         """PUT. The client has no such verb; stand-ins for other people's controllers do."""
@@ -89,7 +93,7 @@ class Objects:
         return self._patched(served, old, json_patch(old, operations), options)
 
     def apply(self, served: Served, namespace: str, name: str, config: Json, options: Options) -> Json:
-        check_apply(served, config, options)
+        check_apply(config, options)
         check_identity(served, config, namespace, name)
         old = self.storage.get(key(served, namespace, name))
         writer = self._writer(served, "Apply", options)
@@ -210,17 +214,11 @@ class Objects:
         if asked.uid:
             why = f"uid mismatch: the provided object specified uid {asked.uid}, and no existing object was found"
             raise answers.conflict(served.resource, name, why)
-        metadata = {**(config.get("metadata") or {}), "name": name}
-        value = self._new(served, namespace, {**config, "metadata": metadata})
-        shell = {
-            **value,
-            "metadata": {
-                field: each
-                for field, each in value["metadata"].items()
-                if field not in config["metadata"] or field in ("name", "namespace")
-            },
-        }
-        shell = {field: shell[field] for field in ("apiVersion", "kind", "metadata")}
+        config = {**config, "metadata": {**(config.get("metadata") or {}), "name": name}}
+        config["metadata"].pop("resourceVersion", None)  # an apply that creates does not mind which version it expected
+        value = self._new(served, namespace, config)
+        identity = {field: value["metadata"][field] for field in IDENTITY if field in value["metadata"]}
+        shell = {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": identity}
         owned = applied(shell, config, writer, self.timestamp(), served.topology, force=True)
         value = served.prepare({**owned, **({"status": {}} if served.status and not served.custom else {})})
         check(served, value, None)
@@ -252,7 +250,8 @@ class Objects:
             if "deletionTimestamp" not in metadata and served.generation:
                 metadata["generation"] = metadata.get("generation", 0) + 1
             metadata["deletionTimestamp"] = self.timestamp(grace)
-            metadata["deletionGracePeriodSeconds"] = grace
+            if served.resource.kind != "Namespace":
+                metadata["deletionGracePeriodSeconds"] = grace
         metadata.pop("finalizers", None)
         if finalizers:
             metadata["finalizers"] = finalizers
@@ -316,10 +315,10 @@ def check_uid(served: Served, old: Json, asked: str) -> None:
         raise answers.invalid(served.resource, old["metadata"]["name"], [cause])
 
 
-def check_apply(served: Served, config: Json, options: Options) -> None:
+def check_apply(config: Json, options: Options) -> None:
     if not options.manager:
         cause = Cause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
-        raise answers.invalid(served.resource, "", [cause])
+        raise answers.invalid(PATCH_OPTIONS, "", [cause])
     if (config.get("metadata") or {}).get("managedFields"):
         raise answers.bad_request("metadata.managedFields must be nil")
     if not config.get("apiVersion") or not config.get("kind"):
@@ -381,10 +380,9 @@ def only_status(value: Json) -> Json:
     return {"metadata": kept, **({"status": value["status"]} if "status" in value else {})}
 
 
-def own_part(served: Served, config: Json) -> Json:
-    if not served.status:
-        return config
-    return {field: each for field, each in config.items() if field != "status"}
+def own_part(served: Served, value: Json) -> Json:
+    """What a writer of the object itself can own: not its status, where that has an endpoint of its own."""
+    return {field: each for field, each in value.items() if field != "status"} if served.status else value
 
 
 def meaning(served: Served, value: Json) -> Json:

@@ -8,7 +8,7 @@ object's `metadata.managedFields` as the real server keeps it. From there everyt
                         with force). What it owned before, no longer sends and no one else owns is removed
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -49,7 +49,7 @@ class Writer(msgspec.Struct, frozen=True, order=True):
 
 class Owned(msgspec.Struct, frozen=True):
     paths: Paths
-    since: str  # RFC 3339
+    since: str  # RFC 3339, or nothing
 
 
 Owners: TypeAlias = Mapping[Writer, Owned]
@@ -57,33 +57,35 @@ Owners: TypeAlias = Mapping[Writer, Owned]
 
 class Conflict(msgspec.Struct, frozen=True):
     writer: Writer
-    since: str
     path: Path
 
 
 class ApplyConflict(Rejection):
-    def __init__(self, conflicts: Iterable[Conflict]) -> None:
+    def __init__(self, conflicts: list[Conflict]) -> None:
         causes = [
             {
                 "reason": "FieldManagerConflict",
-                "message": f"conflict with {described(each.writer, each.since)}",
+                "message": f"conflict with {described(each.writer)}",
                 "field": dotted(each.path),
             }
             for each in conflicts
         ]
-        count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
-        listed = (
-            f"{causes[0]['message']}: {causes[0]['field']}"
-            if len(causes) == 1
-            else "conflicts"
-            + "".join(f" {cause['message'].removeprefix('conflict ')}:\n- {cause['field']}" for cause in causes)
-        )
-        super().__init__(409, "Conflict", f"Apply failed with {count}: {listed}", {"causes": causes})
+        if len(causes) == 1:
+            text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+        else:
+            text = f"{len(causes)} conflicts: " + "\n".join(listed(conflicts))
+        super().__init__(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
 
 
-def described(writer: Writer, since: str) -> str:
+def listed(conflicts: list[Conflict]) -> Iterator[str]:
+    for writer in dict.fromkeys(each.writer for each in conflicts):
+        yield f"conflicts with {described(writer)}:"
+        yield from (f"- {dotted(each.path)}" for each in conflicts if each.writer == writer)
+
+
+def described(writer: Writer) -> str:
     name = f'"{writer.manager}"' + (f' with subresource "{writer.subresource}"' if writer.subresource else "")
-    return name if writer.operation == "Apply" else f"{name} using {writer.api_version} at {since}"
+    return name if writer.operation == "Apply" else f"{name} using {writer.api_version}"
 
 
 def written(before: Json | None, after: Json, writer: Writer, now: str, topology: Topology) -> Json:
@@ -108,12 +110,10 @@ def applied(live: Json, config: Json, writer: Writer, now: str, topology: Topolo
     there = leaves(live, topology)
     changed = frozenset(path for path, value in sent.items() if path not in there or there[path] != value)
     owners = dict(owners_of(live))
-    before = owners.pop(writer, Owned(frozenset(), now))
+    before = owners.pop(writer, Owned(frozenset(), ""))
 
     conflicts = [
-        Conflict(other, owned.since, path)
-        for other, owned in sorted(owners.items())
-        for path in sorted(owned.paths & changed)
+        Conflict(other, path) for other, owned in sorted(owners.items()) for path in sorted(owned.paths & changed)
     ]
     if conflicts and not force:
         raise ApplyConflict(conflicts)
@@ -122,7 +122,8 @@ def applied(live: Json, config: Json, writer: Writer, now: str, topology: Topolo
     kept = claims.union(*(owned.paths for owned in owners.values()))
     held = {path[:length] for path in kept for length in range(1, len(path) + 1)}
     result = without(merged(live, config, topology), [path for path in before.paths if path not in held], topology)
-    owners[writer] = Owned(claims, before.since if claims == before.paths and not changed else now)
+    # As the server does it: who only joins the owners of what is there already gets no time.
+    owners[writer] = Owned(claims, before.since if result == live else now)
     return with_owners(result, owners)
 
 
@@ -145,8 +146,9 @@ def collect(value: Any, names: Names, path: Path, topology: Topology, found: dic
     elif isinstance(value, list) and value and (keys := topology.list_keys(names)):
         for item in value:
             item_path = (*path, element(item, keys))
-            found[item_path] = ITEM
-            if keys != SET:
+            atomic = topology.is_atomic_map(names)
+            found[item_path] = item if atomic else ITEM
+            if keys != SET and not atomic:
                 for key, each in item.items():
                     collect(each, (*names, key), (*item_path, f"f:{key}"), topology, found)
     else:
@@ -206,7 +208,7 @@ def owners_of(value: Json) -> Owners:
             manager=entry["manager"],
             api_version=entry["apiVersion"],
             subresource=entry.get("subresource", ""),
-        ): Owned(frozenset(paths_of(entry["fieldsV1"])), entry["time"])
+        ): Owned(frozenset(paths_of(entry["fieldsV1"])), entry.get("time", ""))
         for entry in value.get("metadata", {}).get("managedFields") or ()
     }
 
@@ -227,7 +229,7 @@ def with_owners(value: Json, owners: Owners) -> Json:
             "manager": writer.manager,
             "operation": writer.operation,
             "apiVersion": writer.api_version,
-            "time": owned.since,
+            **({"time": owned.since} if owned.since else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": fields_v1(owned.paths),
             **({"subresource": writer.subresource} if writer.subresource else {}),

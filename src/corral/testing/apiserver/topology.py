@@ -19,12 +19,13 @@ SET: Final[Names] = ("",)  # a list whose items are their own keys, as `finalize
 IN_METADATA: Final[Mapping[Names, Names]] = MappingProxyType(
     {("metadata", "finalizers"): SET, ("metadata", "ownerReferences"): ("uid",)}
 )
+ATOMIC_IN_METADATA: Final = frozenset({("metadata", "ownerReferences")})
 
 
 class Topology(msgspec.Struct, frozen=True):
     by_path: Mapping[Names, Names] = IN_METADATA
     by_name: Mapping[str, Names] = MappingProxyType({"conditions": ("type",)})
-    atomic_by_path: frozenset[Names] = frozenset()
+    atomic_by_path: frozenset[Names] = ATOMIC_IN_METADATA  # maps, and items of lists with keys
     atomic_by_name: frozenset[str] = frozenset()
 
     def list_keys(self, names: Names) -> Names | None:
@@ -92,7 +93,7 @@ DEFAULT_OF_KEY: Final[Mapping[str, str]] = MappingProxyType({"protocol": "TCP"})
 def from_schema(schema: Json) -> Topology:
     """What a CRD's `openAPIV3Schema` says with x-kubernetes-list-type, -list-map-keys and -map-type."""
     lists: dict[Names, Names] = dict(IN_METADATA)
-    atomic: set[Names] = set()
+    atomic: set[Names] = set(ATOMIC_IN_METADATA)
     read_schema(schema, (), lists, atomic)
     return Topology(by_path=lists, by_name={}, atomic_by_path=frozenset(atomic))
 
