@@ -30,7 +30,7 @@ __all__ = (
     "Column", "Scale", "rule", "keys", "UNIQUE", "EMBEDDED", "Inexpressible",
 )  # fmt: skip
 
-O = TypeVar("O", bound=type[Object])  # noqa: E741
+K = TypeVar("K", bound=type[Object])
 S = TypeVar("S", bound=type[msgspec.Struct])
 
 # Marks a Json field that holds a whole object, with apiVersion and kind.
@@ -91,13 +91,13 @@ def kind(
     columns: tuple[Column, ...] = (),
     scale: Scale | None = None,
     rules: tuple[Meta, ...] = (),
-) -> Callable[[O], O]:
+) -> Callable[[K], K]:
     """Makes a Struct a kind of its own: sets its `resource` and keeps what its CustomResourceDefinition needs.
 
     `columns` are those of this kind alone: Ready, Status (if its status has conditions) and Age are added.
     """
 
-    def made(cls: O) -> O:
+    def made(cls: K) -> K:
         cls.resource = Resource(group, version, cls.__name__, plural, namespaced)
         _definitions[cls] = _Definition(short_names, categories, columns, scale, rules)
         return cls
