@@ -6,12 +6,15 @@ from typing import Final
 
 import msgspec
 
+from corral.kube.errors import Cause
+from corral.kube.meta import Resource
 from corral.testing.apiserver import answers
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Served
 from corral.testing.apiserver.selectors import Predicate
 from corral.testing.apiserver.storage import Change, Storage
 
+LIST_OPTIONS: Final = Resource("meta.k8s.io", "v1", "ListOptions", "listoptions", namespaced=False)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -42,6 +45,8 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def list_page(storage: Storage, query: Query) -> Json:
+    if query.continue_token and query.version not in ("", "0"):
+        raise answers.bad_request("specifying resource version is not allowed when using continue")
     token = decode_token(query.continue_token) if query.continue_token else None
     version = token.version if token else list_version(storage, query)
     if version < storage.compacted:
@@ -67,8 +72,7 @@ def list_body(served: Served, items: list[Json], metadata: Json) -> Json:
 
 def list_version(storage: Storage, query: Query) -> int:
     if query.version_match and not query.version:
-        message = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise answers.bad_request(message)
+        raise forbidden_option("resourceVersionMatch is forbidden unless resourceVersion is provided")
     asked = reached_version(storage, query)
     return asked if query.version_match == "Exact" else storage.version
 
@@ -79,6 +83,16 @@ def reached_version(storage: Storage, query: Query) -> int:
     if asked > storage.version:
         raise answers.too_large_version(asked, storage.version)
     return asked
+
+
+def forbidden_option(why: str) -> answers.Rejection:
+    cause = Cause("resourceVersionMatch", f"Forbidden: {why}", "FieldValueForbidden")
+    return answers.invalid(LIST_OPTIONS, "", [cause])
+
+
+def check_watch(query: Query) -> None:
+    if query.initial_events and query.version_match != "NotOlderThan":
+        raise forbidden_option("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
 
 
 def parse_version(text: str) -> int:

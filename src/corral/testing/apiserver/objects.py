@@ -21,7 +21,7 @@ from corral.testing.apiserver.kinds import Kinds, Served, from_definition
 from corral.testing.apiserver.names import annotation_causes, label_causes, name_causes
 from corral.testing.apiserver.ownership import Writer, applied, written
 from corral.testing.apiserver.patches import json_patch, merge_patch
-from corral.testing.apiserver.storage import Key, Storage, with_version
+from corral.testing.apiserver.storage import Key, Storage
 
 Propagation: TypeAlias = Literal["", "Background", "Foreground", "Orphan"]
 
@@ -131,8 +131,8 @@ class Objects:
         if new == old:
             return old
         if is_due(new):
-            last = self.storage.remove(key_of(served, old))
-            return with_version(new, int(last["metadata"]["resourceVersion"]))
+            self.storage.remove(key_of(served, old))
+            return new  # with the version before the deletion: the server does not tell which one that got
         return self.storage.put(key_of(served, old), new)
 
     def timestamp(self, later_s: int = 0) -> str:

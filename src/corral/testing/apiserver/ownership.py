@@ -243,13 +243,12 @@ def with_owners(value: Json, owners: Owners) -> Json:
 
 def fields_v1(paths: Paths) -> Json:
     root: Json = {}
-    for path in sorted(paths):
+    for path in sorted(paths):  # a path comes before those below it
         level = root
-        for step in path[:-1]:
+        for depth, step in enumerate(path, start=1):
             level = level.setdefault(step, {})
-        level = level.setdefault(path[-1], {})
-        if path[-1].startswith("k:"):
-            level["."] = {}
+            if depth < len(path) and path[:depth] in paths:
+                level["."] = {}
     return root
 
 

@@ -63,7 +63,7 @@ def parse(request: Request, kinds: Kinds) -> Call:
         namespace=namespace,
         name=name,
         subresource=subresource,
-        query=dict(request.query),
+        query=dict(reversed(request.query)),  # the first of several counts
         body=decoded(request),
         content_type=request.content_type,
     )

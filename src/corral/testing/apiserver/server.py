@@ -29,7 +29,7 @@ from corral.testing.apiserver.dispatch import answer
 from corral.testing.apiserver.faults import NONE, Chance, Fate, Fault, Faults, Scripted
 from corral.testing.apiserver.garbage import collect_all
 from corral.testing.apiserver.kinds import Kinds, Scale, Served, Validate, anything_goes, custom
-from corral.testing.apiserver.lists import Event
+from corral.testing.apiserver.lists import Event, check_watch
 from corral.testing.apiserver.objects import Objects, Options, Propagation
 from corral.testing.apiserver.routes import list_query, parse
 from corral.testing.apiserver.storage import Change, Snapshot, Storage
@@ -259,6 +259,7 @@ class FakeApiServer:
                 raise refusal
             call = parse(request, self.kinds)
             query = list_query(call)
+            check_watch(query)
             if fate.fault is Fault.EXPIRE_IN_STREAM:
                 rejection = answers.too_old(int(query.version or 0), self.storage.version)
                 return ok(line(Event("ERROR", rejection.body()))), None
