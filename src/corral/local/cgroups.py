@@ -54,11 +54,11 @@ def mounted() -> Hierarchies:
     return hierarchies(Path("/proc/self/mountinfo").read_text())
 
 
-def join(cgroup: str) -> None:
-    """Put this process, and so everything it starts, into the cluster's tracking cgroup."""
+def supervised(cgroup: str) -> Path:
+    """Make the tracking cgroup. Who joins it takes along everything it starts from then on."""
     directory = mounted().tracking / cgroup / "supervised"
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "cgroup.procs").write_text(str(os.getpid()))
+    return directory
 
 
 def prepare_node(cgroup: str, node: str) -> None:

@@ -25,7 +25,7 @@ from corral.local.commands import missing_tools
 from corral.local.configuration import configure
 from corral.local.errors import LocalError
 from corral.local.home import Home, clusters_root, existing_names, home_of, locked, write
-from corral.local.processes import Identity, end, identity, is_alive, start
+from corral.local.processes import Identity, end, is_alive, start
 from corral.local.progress import Progress, Step
 from corral.local.spec import BLOCKS, Spec, checked_node_count, free_block
 
@@ -36,12 +36,14 @@ UP_STEPS = ("Network", "Control plane", "Nodes")
 API_READY_WITHIN_S = 90.0
 NODES_READY_WITHIN_S = 120.0
 DEAD_WITHIN_S = 20.0
+SUPERVISOR_WITHIN_S = 15.0
 
 
 class Observed(msgspec.Struct, frozen=True):
     """What of the cluster exists now."""
 
-    namespaces: frozenset[str]
+    namespaces: frozenset[str]  # those that are alive
+    namespace_files: frozenset[str]  # alive or not
     processes: bool
     link: bool
     supervisor: bool
@@ -59,8 +61,8 @@ class Repair(enum.Enum):
 def plan(spec: Spec, observed: Observed) -> tuple[Repair, ...]:
     """Configuration and links are compared piece by piece where they are made; this is about what carries them."""
     missing = namespaces.wanted(spec) - observed.namespaces
-    # A lost namespace cannot be joined again: who lives in the old one would never meet the others.
-    lost = "control.net" in missing or (bool(missing) and not observed.namespaces)
+    # Who lives in a namespace that lost its file (a reboot, an unmount) would never meet the others again.
+    lost = bool(missing & observed.namespace_files)
     repairs = {
         Repair.END_PROCESSES: lost and observed.processes,
         Repair.REMOVE_LINK: lost and observed.link,
@@ -73,6 +75,7 @@ def plan(spec: Spec, observed: Observed) -> tuple[Repair, ...]:
 def observe(spec: Spec, home: Home) -> Observed:
     return Observed(
         namespaces=namespaces.present(home),
+        namespace_files=namespaces.files(home),
         processes=bool(cgroups.processes(spec.cgroup)),
         link=spec.link in network.observe(None).links,
         supervisor=supervisor_process(home) is not None,
@@ -189,17 +192,21 @@ def _repair(spec: Spec, home: Home, step: Step) -> None:
     step.say("configure")
     configure(spec, home)
     if Repair.START_SUPERVISOR in repairs:
-        _start_supervisor(home)
+        _start_supervisor(spec, home)
 
 
-def _start_supervisor(home: Home) -> None:
+def _start_supervisor(spec: Spec, home: Home) -> None:
+    # The shell joins the cgroup before Python begins, so there is no moment in which `down` would not find it.
     # Without the caller's environment: what a component does must not depend on who typed `up`.
-    argv = (sys.executable, "-m", "corral.local.supervisor", str(home.path))
+    procs = cgroups.supervised(spec.cgroup) / "cgroup.procs"
+    script = 'echo $$ > "$0" && exec "$@"'
+    argv = ("sh", "-c", script, str(procs), sys.executable, "-m", "corral.local.supervisor", str(home.path))
     child = start(argv, home.log(supervisor.NAME), supervisor.ENVIRONMENT)
-    process = identity(child.pid)
-    if process is None:
-        raise LocalError(f"the supervisor ended at once: see {home.log(supervisor.NAME)}")
-    write(home.record(supervisor.NAME), msgspec.json.encode(process))
+    deadline = time.monotonic() + SUPERVISOR_WITHIN_S
+    while supervisor_process(home) is None:
+        if child.poll() is not None or time.monotonic() > deadline:
+            raise LocalError(f"the supervisor did not start: {_last_line(home.log(supervisor.NAME))}")
+        time.sleep(0.02)
 
 
 def _until(what: str, condition: Callable[[], str], within_s: float, home: Home, step: Step) -> None:
@@ -219,8 +226,7 @@ def _raise_if_hopeless(home: Home) -> None:
     for name, record in supervisor.read_records(home).items():
         if record.failures >= 4:
             raise LocalError(
-                f"{name} fails again and again ({record.last_end}): "
-                f"{_last_line(home.log(name))} (see {home.log(name)})"
+                f"{name} fails again and again ({record.last_end}): {_last_line(home.log(name))} (see {home.log(name)})"
             )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from corral.local import builds, certificates, cgroups, controlplane, dns, node, storage
+from corral.local import builds, certificates, cgroups, controlplane, dns, node
 from corral.local.home import Home, write
 from corral.local.kubeconfig import kubeconfig
 from corral.local.spec import Spec
@@ -51,8 +51,18 @@ def _components(spec: Spec, home: Home, programs: dict[str, Path]) -> tuple[Comp
     return (
         *controlplane.components(spec, home, programs),
         dns.component(home, programs["coredns"]),
-        storage.component(home, Path(sys.executable)),
+        _storage(home),
         *(component for each in spec.nodes for component in node.components(home, each, programs)),
+    )
+
+
+def _storage(home: Home) -> Component:
+    # By name and not by import: `up` need not load the client that the provisioner speaks through.
+    arguments = (str(controlplane.kubeconfig_path(home, "storage")), str(home.volumes))
+    return Component(
+        name="storage",
+        argv=(sys.executable, "-m", "corral.local.provisioner", *arguments),
+        after=(controlplane.API_SERVER,),
     )
 
 

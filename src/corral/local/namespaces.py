@@ -6,6 +6,7 @@ is the usual one, and each mount they make ends with the node instead of staying
 The rest of the disk is the host's, and so is the cluster's directory: a path there is the same on every node.
 """
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,11 @@ OWN_DIRECTORIES = ("/run", "/var/lib", "/var/log")  # all exist on any Linux, so
 def present(home: Home) -> frozenset[str]:
     """The files that really are namespaces now, by name. After a reboot they are empty files again."""
     return frozenset(path.name for path in mount_points(home.namespaces) if path != home.namespaces)
+
+
+def files(home: Home) -> frozenset[str]:
+    """The files made for namespaces, alive or not."""
+    return frozenset(path.name for path in home.namespaces.iterdir()) if home.namespaces.is_dir() else frozenset()
 
 
 def wanted(spec: Spec) -> frozenset[str]:
@@ -76,6 +82,7 @@ def _make_network(file: Path) -> None:
 
 def _make_mounts(home: Home, node: Node) -> None:
     own = home.node(node) / "root"
+    shutil.rmtree(own / "run", ignore_errors=True)  # as after a reboot: nothing in it is true any more
     for directory in OWN_DIRECTORIES:
         _within(own, directory).mkdir(parents=True, exist_ok=True)
     file = home.mounts(node)

@@ -25,8 +25,6 @@ def manifests() -> str:
                 "corral:storage",
                 _rule(("",), ("persistentvolumeclaims",), ("get", "list", "watch")),
                 _rule(("",), ("persistentvolumes",), ("get", "list", "watch", "create", "delete")),
-                _rule(("storage.k8s.io",), ("storageclasses",), ("get", "list", "watch")),
-                _rule(("", "events.k8s.io"), ("events",), ("create", "patch")),
             ),
             _binding("corral:storage", "corral:storage", "corral:storage"),
             _storage_class(),

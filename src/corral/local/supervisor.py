@@ -7,6 +7,7 @@ component: the next supervisor recognises them by their records, and by their co
 the moment before it was killed. It keeps nothing in memory that a kill -9 could lose.
 """
 
+import fcntl
 import os
 import signal
 import socket
@@ -194,8 +195,19 @@ def main(directory: str) -> None:
     spec = home.read_spec()
     if spec is None:
         raise SystemExit(f"{home.spec_file} does not exist: run `corral up`")
-    cgroups.join(spec.cgroup)
+    if not _is_the_only_one(home):
+        raise SystemExit("another supervisor looks after this cluster")
+    write(home.record(NAME), msgspec.json.encode(identity(os.getpid())))
     Supervisor(home, spec).run()
+
+
+def _is_the_only_one(home: Home) -> bool:
+    descriptor = os.open(home.records, os.O_RDONLY | os.O_DIRECTORY)  # open, and so locked, as long as we live
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
