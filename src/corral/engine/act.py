@@ -155,7 +155,7 @@ async def _apply(action: Apply, actor: Actor) -> Object:
 
 async def _change(action: Apply, actor: Actor, regarding: Target) -> bool:
     answer = await _apply(action, actor)
-    remaining = differences(comparable(action.object), wire(answer))
+    remaining = differences(type(action.object), comparable(action.object), wire(answer))
     put_back = [path for path in action.drifted if path not in remaining]
     if put_back:
         message = f"{ref(answer)}: someone else changed {paths_text(put_back)}; put back"

@@ -83,7 +83,7 @@ def _in_line(child: Object, present: Object) -> Plan:
     """Change what exists into what is desired; nothing when it is so already."""
     annotations, before = child.metadata.annotations, present.metadata.annotations
     decided_before = before.get(APPLIED) == annotations[APPLIED]
-    differ = differences(comparable(child), wire(present))
+    differ = differences(type(child), comparable(child), wire(present))
     foreign = {path: value for path, value in differ.items() if not is_normalised(before, path, value)}
     if decided_before and not foreign:
         return Plan()
@@ -153,7 +153,9 @@ def normalised_marks(annotations: Mapping[str, str]) -> dict[str, str]:
 
 def with_normalised(child: T, answer: Object) -> T | None:
     """`child` with the marks that the server's answer to its apply calls for; None when it has them already."""
-    remaining = {path: digest(value) for path, value in differences(comparable(child), wire(answer)).items()}
+    remaining = {
+        path: digest(value) for path, value in differences(type(child), comparable(child), wire(answer)).items()
+    }
     if remaining == normalised_marks(child.metadata.annotations):
         return None
     annotations = {key: value for key, value in child.metadata.annotations.items() if key != NORMALISED}

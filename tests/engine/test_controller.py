@@ -1,0 +1,193 @@
+"""A controller at work against the fake API server, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from corral.engine import NOTHING, Key, plan_object
+from corral.kube.client import Client
+from corral.kube.models.core_v1 import ConfigMap, Secret
+from corral.kube.models.events_v1 import Event
+from corral.testing.apiserver import FakeApiServer, Fault
+from corral.testing.operators import Operator, converged
+from corral.testing.toys import GOODBYE, Toy, toy_controller
+
+pytestmark = pytest.mark.looptime
+
+
+def a_toy(name: str = "bear", **spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": Toy.resource.api_version,
+        "kind": "Toy",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApiServer]:
+    server = FakeApiServer()
+    server.register(Toy)
+    yield server
+    server.stop_collecting()
+
+
+@pytest.fixture
+async def operator(server: FakeApiServer) -> AsyncIterator[Operator]:
+    operator = Operator(server, toy_controller)
+    operator.start()
+    yield operator
+    await operator.stop()
+
+
+def greetings(server: FakeApiServer) -> dict[str, str]:
+    return {m["metadata"]["name"]: m["data"]["greeting"] for m in server.all_of(ConfigMap) if "greeting" in m["data"]}
+
+
+def condition(server: FakeApiServer, name: str = "bear", kind: str = "Ready") -> dict[str, Any]:
+    toy = server.get(Toy, name, "default")
+    assert toy is not None
+    found: dict[str, Any] = next(c for c in toy["status"]["conditions"] if c["type"] == kind)
+    return found
+
+
+async def test_makes_what_is_desired_and_says_that_it_is_ready(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy(copies=2))
+    await converged(server, toy_controller, within_s=60)
+
+    assert greetings(server) == {"bear-0": "hello", "bear-1": "hello"}
+    assert condition(server)["status"] == "True"
+    assert condition(server, kind="Stalled")["status"] == "False"
+
+
+async def test_follows_a_change_of_mind_and_prunes_what_is_no_longer_desired(
+    server: FakeApiServer, operator: Operator
+) -> None:
+    server.add(a_toy(copies=3))
+    await converged(server, toy_controller, within_s=60)
+    server.edit(Toy, "bear", "default", merge={"spec": {"copies": 1, "greeting": "good day"}})
+    await converged(server, toy_controller, within_s=60)
+
+    assert greetings(server) == {"bear-0": "good day"}
+
+
+async def test_puts_back_what_someone_else_changed_and_tells_it(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    server.edit(ConfigMap, "bear-0", "default", merge={"data": {"greeting": "go away", "theirs": "stays"}})
+    await converged(server, toy_controller, within_s=60)
+
+    child = server.get(ConfigMap, "bear-0", "default")
+    assert child is not None
+    assert child["data"] == {"greeting": "hello", "theirs": "stays"}
+    drifted = [event for event in server.all_of(Event) if event["reason"] == "Drifted"]
+    assert [event["note"] for event in drifted] == [
+        "ConfigMap default/bear-0: someone else changed data.greeting; put back"
+    ]
+
+
+async def test_never_changes_a_child_that_is_made_once(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    server.edit(Secret, "bear-token", "default", merge={"data": {"token": "bXk="}})
+    await converged(server, toy_controller, within_s=60)
+
+    secret = server.get(Secret, "bear-token", "default")
+    assert secret is not None
+    assert secret["data"] == {"token": "bXk="}
+
+
+async def test_makes_a_deleted_child_again(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    server.remove(ConfigMap, "bear-0", "default")
+    await converged(server, toy_controller, within_s=60)
+
+    assert greetings(server) == {"bear-0": "hello"}
+
+
+async def test_reports_a_name_that_is_taken_and_leaves_the_foreign_object_alone(
+    server: FakeApiServer, operator: Operator
+) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bear-0"}, "data": {"greeting": "mine"}}
+    before = server.add(theirs)
+    server.add(a_toy())
+    await asyncio.sleep(10)
+
+    assert server.get(ConfigMap, "bear-0", "default") == before
+    assert condition(server, kind="Stalled")["status"] == "True"
+    assert condition(server)["reason"] == "NameTaken"
+    assert "ConfigMap default/bear-0 exists" in condition(server)["message"]
+
+
+async def test_waits_for_what_it_needs_and_goes_on_when_it_comes(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy(source="text"))
+    await asyncio.sleep(5)
+    waiting = condition(server)
+    server.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "text"}, "data": {"text": " world"}})
+    await converged(server, toy_controller, within_s=60)
+
+    assert (waiting["status"], waiting["reason"]) == ("False", "SourceMissing")
+    assert greetings(server) == {"bear-0": "hello world"}
+
+
+async def test_a_deleted_object_goes_when_its_plan_lets_it_go(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy(copies=2))
+    await converged(server, toy_controller, within_s=60)
+    toy = server.get(Toy, "bear", "default")
+    server.remove(Toy, "bear", "default")
+    await asyncio.sleep(10)
+
+    assert toy is not None
+    assert toy["metadata"]["finalizers"] == [GOODBYE]
+    assert server.get(Toy, "bear", "default") is None
+    assert greetings(server) == {}
+    assert "Goodbye" in {event["reason"] for event in server.all_of(Event)}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.CONFLICT, Fault.THROTTLE, Fault.SERVER_ERROR, Fault.LOSE_ANSWER, Fault.REFUSE, Fault.HANG, Fault.GARBLE],
+    ids=lambda fault: fault.name,
+)
+async def test_a_write_that_fails_once_is_decided_anew(server: FakeApiServer, operator: Operator, fault: Fault) -> None:
+    server.fail_next(fault, method="PATCH", resource="configmaps")
+    server.fail_next(fault, method="POST", resource="secrets")
+    server.add(a_toy(copies=2))
+    await converged(server, toy_controller, within_s=120)
+
+    assert greetings(server) == {"bear-0": "hello", "bear-1": "hello"}
+    assert condition(server)["status"] == "True"
+
+
+async def test_a_right_that_is_missing_stalls_and_is_tried_again_slowly(
+    server: FakeApiServer, operator: Operator
+) -> None:
+    server.fail_next(Fault.FORBID, method="PATCH", resource="configmaps")
+    server.add(a_toy())
+    await asyncio.sleep(10)
+    stalled = condition(server, kind="Stalled")
+    await converged(server, toy_controller, within_s=400)
+
+    assert (stalled["status"], stalled["reason"]) == ("True", "Forbidden")
+    assert condition(server, kind="Stalled")["status"] == "False"
+
+
+async def test_an_idle_controller_asks_for_nothing(server: FakeApiServer, operator: Operator) -> None:
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    server.trace.clear()
+    await asyncio.sleep(600)
+
+    assert [line for line in server.trace if " operator " in line and "watch=true" not in line] == []
+
+
+async def test_what_was_made_is_what_plan_would_make(server: FakeApiServer, operator: Operator) -> None:
+    client = Client(server.connect("person"))
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    planned = await plan_object(client, toy_controller(), Key("default", "bear"))
+
+    assert planned.plan == NOTHING
