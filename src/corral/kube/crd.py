@@ -26,7 +26,7 @@ from corral.kube.structural import Inexpressible, Schema, schema_of
 from corral.kube.values import UNIQUE, keys
 
 __all__ = (
-    "kind", "rules", "crd_of", "to_yaml",
+    "kind", "rules", "crd_of", "to_yaml", "own_kinds",
     "Column", "Scale", "rule", "keys", "UNIQUE", "EMBEDDED", "Inexpressible",
 )  # fmt: skip
 
@@ -113,6 +113,11 @@ def rules(*found: Meta) -> Callable[[S], S]:
         return cls
 
     return made
+
+
+def own_kinds() -> tuple[type[Object], ...]:
+    """The kinds whose modules have been imported, in the order of their names."""
+    return tuple(sorted(_definitions, key=lambda own: own.resource.plural_and_group))
 
 
 def crd_of(own: type[Object]) -> CustomResourceDefinition:

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 import yaml
 
-from corral.kube.generate.__main__ import Wanted, apply, changes, generate
+from corral.kube.crd import crd_of, kind, to_yaml
 from corral.kube.generate.classes import classes
 from corral.kube.generate.documents import Schemas, from_crd, from_openapi
+from corral.kube.generate.files import Wanted, apply, changes, crd_files, model_files
 from corral.kube.generate.gofields import GoFields
 from corral.kube.generate.writing import modules
+from corral.kube.meta import Object
 
 HERE = Path(__file__).parent
 WIDGETS = yaml.load((HERE / "widgets.yaml").read_text(), Loader=yaml.CSafeLoader)
@@ -27,8 +29,8 @@ def a_document(**properties: Any) -> dict[str, Any]:
     reference = {"allOf": [{"$ref": f"#/components/schemas/{TOY}Spec"}], "default": {}}
     return {
         "paths": {
-            "/apis/toys/v1/toys": {"get": {"x-kubernetes-group-version-kind": identity}},
-            "/apis/toys/v1/namespaces/{namespace}/toys": {"get": {"x-kubernetes-group-version-kind": identity}},
+            "/apis/toys/v1/balls": {"get": {"x-kubernetes-group-version-kind": identity}},
+            "/apis/toys/v1/namespaces/{namespace}/balls": {"get": {"x-kubernetes-group-version-kind": identity}},
         },
         "components": {
             "schemas": {
@@ -87,7 +89,7 @@ def test_a_field_reads(schema: dict[str, Any], go: GoFields, line: str) -> None:
 def test_a_kind_knows_where_it_is_served() -> None:
     text = text_of(from_openapi(a_document(), ["Toy"]))
 
-    assert 'resource: ClassVar[Resource] = Resource("toys", "v1", "Toy", "toys", True)' in text
+    assert 'resource: ClassVar[Resource] = Resource("toys", "v1", "Toy", "balls", True)' in text
 
 
 def test_a_kind_that_the_server_does_not_serve_is_named_with_those_it_does() -> None:
@@ -155,10 +157,25 @@ def test_the_text_satisfies(tool: tuple[str, ...], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_file_without_the_kind_is_named() -> None:
+    wanted = Wanted(served={}, files={"widgets.yaml": ("Gadget/v1",)})
+
+    with pytest.raises(LookupError, match=r"widgets\.yaml has no CustomResourceDefinition for the kind Gadget"):
+        model_files(wanted, {}, HERE)
+
+
+def test_own_kinds_are_written_one_definition_a_file() -> None:
+    @kind(group="demo.corral.dev", version="v1", plural="kites")
+    class Kite(Object, frozen=True, kw_only=True):
+        colour: str = "red"
+
+    assert crd_files([Kite]) == {"kites.demo.corral.dev.yaml": to_yaml(crd_of(Kite))}
+
+
 def test_what_is_no_longer_wanted_is_removed_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "old_v1.py").write_text("gone")
     wanted = Wanted(served={"toys/v1": ("Toy",)}, files={"widgets.yaml": ("Widget/v1beta1",)})
-    texts = generate(wanted, {"apis/toys/v1": a_document()}.__getitem__, HERE)
+    texts = model_files(wanted, {"apis/toys/v1": a_document()}, HERE)
 
     first = changes(texts, tmp_path)
     apply(first, tmp_path)

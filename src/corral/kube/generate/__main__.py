@@ -1,95 +1,87 @@
-"""The command: see the package's docstring."""
+"""The command; see the package's docstring."""
 
 import argparse
+import asyncio
+import importlib
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
-from corral.kube.generate import gofields
-from corral.kube.generate.classes import classes
-from corral.kube.generate.documents import Schemas, from_crd, from_openapi
-from corral.kube.generate.writing import modules
+from corral.kube import Client, HttpTransport, KubeError, load_credentials
+from corral.kube.crd import own_kinds
+from corral.kube.generate.files import Documents, Wanted, apply, changes, crd_files, model_files
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"
-PACKAGE_DOC = '"""Kinds and their parts as frozen Structs, generated: one module per API group and version."""\n'
-
-ReadDocument = Callable[[str], Mapping[str, Any]]  # "api/v1" or "apis/apps/v1" -> its OpenAPI document
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """kinds.toml."""
-
-    served: Mapping[str, tuple[str, ...]]
-    files: Mapping[str, tuple[str, ...]] = {}
-
-
-def generate(wanted: Wanted, read_document: ReadDocument, root: Path) -> dict[str, str]:
-    """The text of every module by its file name."""
-    schemas = Schemas({}, {})
-    for group_version, kinds in wanted.served.items():
-        document = read_document(f"apis/{group_version}" if "/" in group_version else f"api/{group_version}")
-        schemas |= from_openapi(document, kinds)
-    for file, kinds in wanted.files.items():
-        schemas |= _from_file(root / file, frozenset(kinds))
-    texts = modules(classes(schemas, gofields.read_checked_in()))
-    return {"__init__.py": PACKAGE_DOC, **{f"{name}.py": text for name, text in texts.items()}}
-
-
-def _from_file(file: Path, kinds: frozenset[str]) -> Schemas:
-    """Entries are `Kind/version`."""
-    schemas = Schemas({}, {})
-    manifests = [entry for entry in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader) if entry]
-    for kind, _, version in sorted(entry.partition("/") for entry in kinds):
-        found = [entry for entry in manifests if entry["spec"].get("names", {}).get("kind") == kind]
-        if not found:
-            raise LookupError(f"{file} has no CustomResourceDefinition for the kind {kind}")
-        schemas |= from_crd(found[0], version)
-    return schemas
+def main(arguments: argparse.Namespace) -> int:
+    texts: dict[Path, dict[str, str]] = {}
+    if arguments.kinds:
+        _import_all(arguments.kinds)
+        texts[arguments.into] = crd_files(own_kinds())
+    else:
+        wanted = msgspec.toml.decode((HERE / "kinds.toml").read_bytes(), type=Wanted)
+        documents = _from_folder(wanted, arguments.openapi) if arguments.openapi else _from_server(wanted, arguments)
+        texts[MODELS] = model_files(wanted, documents, Path.cwd())
+    changed = {folder: changes(files, folder) for folder, files in texts.items()}
+    for folder, files in changed.items():
+        for name in files:
+            print(f"{'would change' if arguments.check else 'wrote'} {folder.name}/{name}")  # noqa: T201
+        if not arguments.check:
+            apply(files, folder)
+    return 1 if arguments.check and any(changed.values()) else 0
 
 
-def changes(texts: Mapping[str, str], folder: Path) -> dict[str, str | None]:
-    """What has to be written (or removed: None) so that the folder holds these texts and nothing else."""
-    there = {path.name: path.read_text() for path in folder.glob("*.py")}
-    stale: dict[str, str | None] = dict.fromkeys(sorted(there.keys() - texts.keys()))
-    return stale | {name: text for name, text in texts.items() if there.get(name) != text}
+def _from_folder(wanted: Wanted, folder: Path) -> Documents:
+    """Documents as the Kubernetes repository keeps them in api/openapi-spec/v3."""
+    files = {path: folder / f"{path.replace('/', '__')}_openapi.json" for path in wanted.paths}
+    return {path: msgspec.json.decode(file.read_bytes(), type=dict[str, Any]) for path, file in files.items()}
 
 
-def apply(changed: Mapping[str, str | None], folder: Path) -> None:
-    for name, text in changed.items():
-        if text is None:
-            (folder / name).unlink()
-        else:
-            (folder / name).write_text(text)
+def _from_server(wanted: Wanted, arguments: argparse.Namespace) -> Documents:
+    return asyncio.run(_fetch(wanted, arguments))
 
 
-def from_folder(folder: Path) -> ReadDocument:
-    """Documents as the Kubernetes repository keeps them under api/openapi-spec/v3."""
+async def _fetch(wanted: Wanted, arguments: argparse.Namespace) -> Documents:
+    async with Client(HttpTransport(load_credentials(arguments.kubeconfig, arguments.context))) as client:
+        where = await client.openapi_paths()
+        missing = ", ".join(path for path in wanted.paths if path not in where)
+        if missing:
+            raise LookupError(f"the server does not serve {missing}; change kinds.toml or use another server")
+        bodies = {path: await client.openapi(where[path]) for path in wanted.paths}
+    return {path: msgspec.json.decode(body, type=dict[str, Any]) for path, body in bodies.items()}
 
-    def read(path: str) -> Mapping[str, Any]:
-        name = path.replace("/", "__") + "_openapi.json"
-        return msgspec.json.decode((folder / name).read_bytes(), type=dict[str, Any])
 
-    return read
+def _import_all(package: str) -> None:
+    """Kinds are known once their modules are imported."""
+    root = importlib.import_module(package)
+    for found in pkgutil.walk_packages(getattr(root, "__path__", ()), f"{package}."):
+        importlib.import_module(found.name)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m corral.kube.generate", description="Write corral.kube.models.")
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m corral.kube.generate",
+        description="Write corral.kube.models from an API server, or the CustomResourceDefinitions of our own kinds.",
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="whose server to ask (default: as kubectl)")
+    parser.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     parser.add_argument("--openapi", type=Path, metavar="FOLDER", help="read documents from files, not from a server")
-    arguments = parser.parse_args()
-    wanted = msgspec.toml.decode((HERE / "kinds.toml").read_bytes(), type=Wanted)
-    changed = changes(generate(wanted, from_folder(arguments.openapi), Path.cwd()), MODELS)
-    for name in changed:
-        print(f"{'would change' if arguments.check else 'wrote'} models/{name}", file=sys.stderr)  # noqa: T201
-    if not arguments.check:
-        apply(changed, MODELS)
-    return 1 if arguments.check and changed else 0
+    parser.add_argument("--kinds", metavar="PACKAGE", help="write the definitions of the kinds in this package instead")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="where --kinds writes them")
+    found = parser.parse_args()
+    if bool(found.kinds) != bool(found.into):
+        parser.error("--kinds and --into go together")
+    return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main(_arguments()))
+    except (KubeError, LookupError, OSError) as error:
+        sys.exit(str(error))

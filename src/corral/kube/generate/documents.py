@@ -34,19 +34,15 @@ def from_openapi(document: Mapping[str, Any], wanted: Iterable[str]) -> Schemas:
 
 
 def _served(paths: Mapping[str, Any]) -> Mapping[str, Resource]:
-    """The kinds that the paths of one group serve. One that is only a subresource (Scale) has its name for a plural."""
+    """The kinds that the paths of one group serve as resources of their own."""
     found: dict[str, Resource] = {}
-    for path in sorted(paths, key=lambda path: path.count("/")):  # a kind's own path before its subresources
+    for path in sorted(paths, key=len, reverse=True):  # /namespaces/{namespace}/pods before /pods, which is all of them
         identity = paths[path].get("get", paths[path].get("post", {})).get("x-kubernetes-group-version-kind")
         parts = path.partition("/v")[2].split("/")[1:]
-        if not identity or not parts or "watch" in parts:
-            continue
-        namespaced = len(parts) > 2 and parts[:2] == ["namespaces", "{namespace}"]
+        namespaced = parts[:2] == ["namespaces", "{namespace}"]
         plural, *rest = parts[2:] if namespaced else parts
-        known = found.get(identity["kind"])
-        if known is None or (namespaced and plural == known.plural and not known.namespaced):
-            served_as = rest[1] if len(rest) > 1 else plural
-            found[identity["kind"]] = Resource(**identity, plural=served_as, namespaced=namespaced)
+        if identity and not rest and plural != "watch":
+            found.setdefault(identity["kind"], Resource(**identity, plural=plural, namespaced=namespaced))
     return found
 
 
