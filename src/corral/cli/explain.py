@@ -11,7 +11,7 @@ from corral.cli.options import Cluster, Kinds, Output, cluster_options, kinds_op
 from corral.cli.output import age, say_json
 from corral.engine.plan import as_data, summary_lines
 from corral.engine.questions import Explanation, explain
-from corral.engine.reconciler import Key
+from corral.engine.store import Key
 from corral.kube.meta import ref
 
 

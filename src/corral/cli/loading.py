@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-import click
 import msgspec
 import yaml
 
@@ -45,7 +44,7 @@ def kind_named(kinds: Iterable[KindController], word: str) -> KindController:
 def manifests_in(file: Path, kinds: Iterable[KindController], namespace: str) -> tuple[Manifest, ...]:
     """The objects of the kinds we know, in the file's order; "-" is standard input. Other kinds are an error."""
     try:
-        text = click.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
         documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error

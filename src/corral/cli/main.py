@@ -1,35 +1,37 @@
 """The `corral` command, also installed as `kubectl-corral`: parse, call, print. Decisions live elsewhere."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from corral import __version__
 from corral.cli import errors, local
-from corral.cli.crds import crds_command
-from corral.cli.explain import explain_command
-from corral.cli.plan import plan_command
-from corral.cli.render import render_command
-from corral.cli.run import run_command
-from corral.cli.status import status_command
+
+ASKING = ("run", "plan", "explain", "render", "status", "crds")
+"""Each is `NAME_command` in the module of its name, imported when used: the engine takes a while to load."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *ASKING]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in ASKING:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(f"corral.cli.{cmd_name}"), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)  # noqa: S101 - only our own mistake can break this
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="corral")
 def cli() -> None:
     """Slurm clusters and virtual machines on Kubernetes: made true, kept true, explained."""
 
 
-for command in (
-    *local.commands,
-    run_command,
-    plan_command,
-    explain_command,
-    render_command,
-    status_command,
-    crds_command,
-):
+for command in local.commands:
     cli.add_command(command)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.cli.loading import kinds_of
 from corral.engine.registry import KindController
-from corral.kube import Client, connect
+from corral.kube import Client, Credentials, HttpTransport, load_credentials
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,9 +24,12 @@ class Cluster(msgspec.Struct, frozen=True):
     context: str | None
     namespace: str
 
+    def credentials(self) -> Credentials:
+        return load_credentials(self.kubeconfig, self.context)
+
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        async with connect(kubeconfig=self.kubeconfig, context=self.context, component="cli") as client:
+        async with Client(HttpTransport(self.credentials(), component="cli")) as client:
             yield client
 
 

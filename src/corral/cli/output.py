@@ -1,4 +1,4 @@
-"""How answers are printed: lines for people, one versioned JSON document for programs, a diff as `diff -u` writes it."""
+"""How answers are printed: lines for people, one versioned JSON document for programs, diffs as `diff -u` has them."""
 
 import difflib
 from collections.abc import Iterable, Mapping

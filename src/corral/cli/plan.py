@@ -14,7 +14,7 @@ from corral.cli.output import diff_lines, say_json, styled_diff
 from corral.engine.controller import AnyController
 from corral.engine.plan import Plan, as_data, summary_lines
 from corral.engine.questions import Change, dry_run, plan_object
-from corral.engine.reconciler import Key
+from corral.engine.store import Key
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectRef, ref
 

@@ -8,8 +8,8 @@ import click
 from corral.cli.loading import manifests_in
 from corral.cli.options import Kinds, Output, kinds_option, output_option
 from corral.cli.output import as_yaml, say_json
+from corral.engine.differences import wire
 from corral.engine.questions import render
-from corral.kube.codec import to_wire
 
 
 @click.command("render")
@@ -24,7 +24,7 @@ from corral.kube.codec import to_wire
 def render_command(file: Path, namespace: str, output: Output, kinds: Kinds) -> None:
     """Print the objects that a manifest would become, as if nothing existed yet. No cluster is asked."""
     objects = [
-        to_wire(obj)
+        wire(obj)
         for found in manifests_in(file, kinds, namespace)
         for obj in asyncio.run(render(found.entry.build(), found.object))
     ]

@@ -1,0 +1,58 @@
+"""`corral run`: the operator itself, in a pod or on a developer's machine."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from corral.cli.errors import Failure
+from corral.cli.options import Cluster, Kinds, cluster_options, kinds_option
+from corral.engine import Address, CannotStart, LeaseAddress, LeaseLost, Metrics, run_until_signal
+from corral.engine.logs import LogFormat, configure
+from corral.kube import Client, HttpTransport
+
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@click.command("run")
+@click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's namespace, or default]")
+@click.option("--no-leader-election", is_flag=True, help="Work without a Lease. Only where nobody else runs.")
+@click.option(
+    "--health-port", default=8080, show_default=True, help="For /healthz, /readyz, /metrics; 0 takes a free one."
+)
+@click.option(
+    "--log-format", type=click.Choice(["json", "console"]), help="[default: console in a terminal, else json]"
+)
+@cluster_options
+@kinds_option
+def run_command(
+    lease_namespace: str | None,
+    no_leader_election: bool,
+    health_port: int,
+    log_format: LogFormat | None,
+    cluster: Cluster,
+    kinds: Kinds,
+) -> None:
+    """Run the operator: make what people asked for true, and keep it true. Ends on SIGTERM or Ctrl-C."""
+    if not kinds:
+        raise Failure("there is no kind to run yet; give one with --load FILE (examples/note.py is one)")
+    configure(form=log_format or ("console" if sys.stderr.isatty() else "json"))
+    lease = None if no_leader_election else LeaseAddress(lease_namespace or _own_namespace())
+    try:
+        asyncio.run(_run(cluster, kinds, lease, Address(port=health_port)))
+    except (CannotStart, LeaseLost) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(f"cannot answer on port {health_port}: {error.strerror}; choose another --health-port") from error
+
+
+async def _run(cluster: Cluster, kinds: Kinds, lease: LeaseAddress | None, health: Address) -> None:
+    metrics = Metrics()
+    async with Client(HttpTransport(cluster.credentials(), component="operator"), observer=metrics) as client:
+        controllers = [entry.build() for entry in kinds]
+        await run_until_signal(client, controllers, metrics=metrics, lease=lease, health=health)
+
+
+def _own_namespace() -> str:
+    return SERVICE_ACCOUNT_NAMESPACE.read_text().strip() if SERVICE_ACCOUNT_NAMESPACE.exists() else "default"
