@@ -1,0 +1,77 @@
+"""A real cluster for tests: the one that CORRAL_TEST_KUBECONFIG names, or a local one that is started when needed."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from corral.kube import Client
+from corral.local import builds, images
+from corral.local.home import home_of
+
+NAME = "test"
+UP_WITHIN_S = 1800.0  # the first time ever, everything is built
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A cluster that is up. `name` is empty when it is not a local one of ours."""
+
+    kubeconfig: Path
+    name: str = ""
+
+    def kubectl(self, *arguments: str, stdin: str = "", timeout_s: float = 60.0) -> str:
+        """Run kubectl to its end; an AssertionError with its own words when it fails."""
+        done = self.try_kubectl(*arguments, stdin=stdin, timeout_s=timeout_s)
+        if done.returncode != 0:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def try_kubectl(
+        self, *arguments: str, stdin: str = "", timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        from corral.kube import HttpTransport, load_credentials
+
+        async with Client(HttpTransport(load_credentials(self.kubeconfig), component="test")) as client:
+            yield client
+
+    def provide_toolbox(self) -> str:
+        """Make the image with shell tools known to every node; returns its name."""
+        home = home_of(self.name)
+        spec = home.read_spec()
+        if not self.name or spec is None:
+            raise AssertionError("images can be imported only into a local cluster of ours")
+        images.ensure(home, spec, images.toolbox())
+        return images.TOOLBOX_IMAGE
+
+
+def corral(*arguments: str, timeout_s: float = UP_WITHIN_S) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person would, to its end."""
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@contextlib.contextmanager
+def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Cluster]:
+    """What this run started goes at its end, unless CORRAL_KEEP is set; what was there before stays."""
+    if named := environment.get("CORRAL_TEST_KUBECONFIG"):
+        yield Cluster(Path(named))
+        return
+    home = home_of(NAME)
+    was_there = home.spec_file.exists()
+    try:
+        up = corral("up", "--name", NAME, "--bare")
+        if up.returncode != 0:
+            raise AssertionError(f"corral up --name {NAME} failed:\n{up.stderr}")
+        yield Cluster(home.kubeconfig, NAME)
+    finally:
+        if not was_there and not environment.get("CORRAL_KEEP"):
+            corral("down", "--name", NAME)
