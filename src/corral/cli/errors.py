@@ -34,9 +34,7 @@ class Failure(click.ClickException):
 def run(command: Callable[[], object]) -> NoReturn:
     """Run the whole command line and leave the process with the right code."""
     try:
-        command()
-    except click.exceptions.Exit as leaving:
-        sys.exit(leaving.exit_code)
+        code = command()  # click returns the code of an Exit instead of raising it
     except click.Abort:
         click.echo("corral: interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -49,4 +47,4 @@ def run(command: Callable[[], object]) -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILED)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
