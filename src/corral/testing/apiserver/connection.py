@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from corral.testing.apiserver.server import FakeApiServer
 
 REPEATABLE_LINES_MAX = 16
+TICK_S = 0.001  # the least sleep: a shorter one may round to nothing, and time would stand still for ever
 
 
 class Crashed(BaseException):
@@ -208,7 +209,7 @@ class WatchStream:
         self._wake.clear()
         until_s = silent_until_s if self._is_mute() else min(silent_until_s, self._watch.wakes_s)
         try:
-            async with asyncio.timeout(max(0.0, until_s - self._server.now_s())):
+            async with asyncio.timeout(max(TICK_S, until_s - self._server.now_s())):
                 await self._wake.wait()
         except TimeoutError:
             if self._server.now_s() >= silent_until_s:
