@@ -1,7 +1,9 @@
 """A controller at work against the fake API server, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -27,19 +29,29 @@ def a_toy(name: str = "bear", **spec: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
+def server() -> FakeApiServer:
     server = FakeApiServer()
     server.register(Toy)
-    yield server
-    server.stop_collecting()
+    return server
 
 
-@pytest.fixture
-async def operator(server: FakeApiServer) -> AsyncIterator[Operator]:
+@asynccontextmanager
+async def running(server: FakeApiServer) -> AsyncIterator[Operator]:
+    """Not a fixture: only the test itself runs in virtual time."""
     operator = Operator(server, toy_controller)
     operator.start()
     yield operator
     await operator.stop()
+    server.stop_collecting()
+
+
+def in_operation(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @wraps(test)
+    async def wrapped(server: FakeApiServer, **given: Any) -> None:
+        async with running(server):
+            await test(server, **given)
+
+    return wrapped
 
 
 def greetings(server: FakeApiServer) -> dict[str, str]:
@@ -53,7 +65,8 @@ def condition(server: FakeApiServer, name: str = "bear", kind: str = "Ready") ->
     return found
 
 
-async def test_makes_what_is_desired_and_says_that_it_is_ready(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_makes_what_is_desired_and_says_that_it_is_ready(server: FakeApiServer) -> None:
     server.add(a_toy(copies=2))
     await converged(server, toy_controller, within_s=60)
 
@@ -62,9 +75,8 @@ async def test_makes_what_is_desired_and_says_that_it_is_ready(server: FakeApiSe
     assert condition(server, kind="Stalled")["status"] == "False"
 
 
-async def test_follows_a_change_of_mind_and_prunes_what_is_no_longer_desired(
-    server: FakeApiServer, operator: Operator
-) -> None:
+@in_operation
+async def test_follows_a_change_of_mind_and_prunes_what_is_no_longer_desired(server: FakeApiServer) -> None:
     server.add(a_toy(copies=3))
     await converged(server, toy_controller, within_s=60)
     server.edit(Toy, "bear", "default", merge={"spec": {"copies": 1, "greeting": "good day"}})
@@ -73,7 +85,8 @@ async def test_follows_a_change_of_mind_and_prunes_what_is_no_longer_desired(
     assert greetings(server) == {"bear-0": "good day"}
 
 
-async def test_puts_back_what_someone_else_changed_and_tells_it(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_puts_back_what_someone_else_changed_and_tells_it(server: FakeApiServer) -> None:
     server.add(a_toy())
     await converged(server, toy_controller, within_s=60)
     server.edit(ConfigMap, "bear-0", "default", merge={"data": {"greeting": "go away", "theirs": "stays"}})
@@ -88,7 +101,8 @@ async def test_puts_back_what_someone_else_changed_and_tells_it(server: FakeApiS
     ]
 
 
-async def test_never_changes_a_child_that_is_made_once(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_never_changes_a_child_that_is_made_once(server: FakeApiServer) -> None:
     server.add(a_toy())
     await converged(server, toy_controller, within_s=60)
     server.edit(Secret, "bear-token", "default", merge={"data": {"token": "bXk="}})
@@ -99,7 +113,8 @@ async def test_never_changes_a_child_that_is_made_once(server: FakeApiServer, op
     assert secret["data"] == {"token": "bXk="}
 
 
-async def test_makes_a_deleted_child_again(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_makes_a_deleted_child_again(server: FakeApiServer) -> None:
     server.add(a_toy())
     await converged(server, toy_controller, within_s=60)
     server.remove(ConfigMap, "bear-0", "default")
@@ -108,9 +123,8 @@ async def test_makes_a_deleted_child_again(server: FakeApiServer, operator: Oper
     assert greetings(server) == {"bear-0": "hello"}
 
 
-async def test_reports_a_name_that_is_taken_and_leaves_the_foreign_object_alone(
-    server: FakeApiServer, operator: Operator
-) -> None:
+@in_operation
+async def test_reports_a_name_that_is_taken_and_leaves_the_foreign_object_alone(server: FakeApiServer) -> None:
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bear-0"}, "data": {"greeting": "mine"}}
     before = server.add(theirs)
     server.add(a_toy())
@@ -122,7 +136,8 @@ async def test_reports_a_name_that_is_taken_and_leaves_the_foreign_object_alone(
     assert "ConfigMap default/bear-0 exists" in condition(server)["message"]
 
 
-async def test_waits_for_what_it_needs_and_goes_on_when_it_comes(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_waits_for_what_it_needs_and_goes_on_when_it_comes(server: FakeApiServer) -> None:
     server.add(a_toy(source="text"))
     await asyncio.sleep(5)
     waiting = condition(server)
@@ -133,7 +148,8 @@ async def test_waits_for_what_it_needs_and_goes_on_when_it_comes(server: FakeApi
     assert greetings(server) == {"bear-0": "hello world"}
 
 
-async def test_a_deleted_object_goes_when_its_plan_lets_it_go(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_a_deleted_object_goes_when_its_plan_lets_it_go(server: FakeApiServer) -> None:
     server.add(a_toy(copies=2))
     await converged(server, toy_controller, within_s=60)
     toy = server.get(Toy, "bear", "default")
@@ -152,7 +168,8 @@ async def test_a_deleted_object_goes_when_its_plan_lets_it_go(server: FakeApiSer
     [Fault.CONFLICT, Fault.THROTTLE, Fault.SERVER_ERROR, Fault.LOSE_ANSWER, Fault.REFUSE, Fault.HANG, Fault.GARBLE],
     ids=lambda fault: fault.name,
 )
-async def test_a_write_that_fails_once_is_decided_anew(server: FakeApiServer, operator: Operator, fault: Fault) -> None:
+@in_operation
+async def test_a_write_that_fails_once_is_decided_anew(server: FakeApiServer, fault: Fault) -> None:
     server.fail_next(fault, method="PATCH", resource="configmaps")
     server.fail_next(fault, method="POST", resource="secrets")
     server.add(a_toy(copies=2))
@@ -162,9 +179,8 @@ async def test_a_write_that_fails_once_is_decided_anew(server: FakeApiServer, op
     assert condition(server)["status"] == "True"
 
 
-async def test_a_right_that_is_missing_stalls_and_is_tried_again_slowly(
-    server: FakeApiServer, operator: Operator
-) -> None:
+@in_operation
+async def test_a_right_that_is_missing_stalls_and_is_tried_again_slowly(server: FakeApiServer) -> None:
     server.fail_next(Fault.FORBID, method="PATCH", resource="configmaps")
     server.add(a_toy())
     await asyncio.sleep(10)
@@ -175,7 +191,8 @@ async def test_a_right_that_is_missing_stalls_and_is_tried_again_slowly(
     assert condition(server, kind="Stalled")["status"] == "False"
 
 
-async def test_an_idle_controller_asks_for_nothing(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_an_idle_controller_asks_for_nothing(server: FakeApiServer) -> None:
     server.add(a_toy())
     await converged(server, toy_controller, within_s=60)
     server.trace.clear()
@@ -184,7 +201,8 @@ async def test_an_idle_controller_asks_for_nothing(server: FakeApiServer, operat
     assert [line for line in server.trace if " operator " in line and "watch=true" not in line] == []
 
 
-async def test_what_was_made_is_what_plan_would_make(server: FakeApiServer, operator: Operator) -> None:
+@in_operation
+async def test_what_was_made_is_what_plan_would_make(server: FakeApiServer) -> None:
     client = Client(server.connect("person"))
     server.add(a_toy())
     await converged(server, toy_controller, within_s=60)

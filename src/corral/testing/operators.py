@@ -85,25 +85,36 @@ class Operator:
     def has_ended(self) -> bool:
         return self.task.done()
 
+    async def keep_running(self, pause_s: float = 1.0) -> None:
+        """As the kubelet does: start it again whenever it has ended, until cancelled."""
+        while True:
+            if self._starts == 0 or self.task.done():
+                self.start()
+            with suppress(asyncio.CancelledError, Exception, Crashed, BaseExceptionGroup):
+                await asyncio.wait((self.task,))
+            await asyncio.sleep(pause_s)
+
 
 async def converged(
     server: FakeApiServer, build: Callable[[], AnyController], *, within_s: float, quiet_s: float = 30.0
 ) -> None:
-    """Return when nothing is planned for any object of the controller's kind, and nothing is written for `quiet_s`."""
+    """Return when nothing was written for `quiet_s` and nothing is planned for any object of the controller's kind."""
     client, controller = Client(server.connect("onlooker")), build()
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + within_s
-    quiet_since_s, version = loop.time(), server.storage.version
+    now_s = asyncio.get_running_loop().time
+    deadline_s = now_s() + within_s
+    quiet_since_s, version = now_s(), server.storage.version
     while True:
         await asyncio.sleep(LOOKED_EVERY_S)
+        if server.storage.version != version:
+            quiet_since_s, version = now_s(), server.storage.version
+        if now_s() < min(deadline_s, quiet_since_s + quiet_s):
+            continue
         plans = await plans_for_all(client, controller)
-        if server.storage.version != version or not all(plan.is_empty for plan in plans.values()):
-            quiet_since_s, version = loop.time(), server.storage.version
-        if loop.time() - quiet_since_s >= quiet_s:
+        if all(plan.is_empty for plan in plans.values()) and now_s() - quiet_since_s >= quiet_s:
             return
-        if loop.time() >= deadline_s:
+        if now_s() >= deadline_s:
             left = [f"{key}: {line}" for key, plan in plans.items() for line in summary_lines(plan)]
-            raise NotConverged("\n".join(["not converged; still planned:", *left]))
+            raise NotConverged("\n".join([f"not converged within {within_s:g} s; planned:", *left]))
 
 
 async def plans_for_all(client: Client, controller: AnyController) -> dict[Key, Plan]:
