@@ -100,17 +100,13 @@ def prepare(progress: Progress, binaries: Sequence[Binary] = BINARIES) -> None:
 def build(progress: Progress, binaries: Sequence[Binary] = BINARIES) -> None:
     """Build what is missing, one after another. `progress` must plan GO_STEP and the name of each."""
     wanted = [candidate for candidate in binaries if not is_built(candidate)]
+    if not wanted:
+        progress.cached(GO_STEP, "nothing to build")
     for candidate in binaries:
         if candidate not in wanted:
             progress.cached(candidate.name, version(candidate.module))
-    if not wanted:
-        progress.cached(GO_STEP, "nothing to build")
-        return
-    go = _toolchain(progress, wanted)
-    check_disk(wanted, free_bytes(go))
-    for candidate in wanted:
-        with progress.step(candidate.name) as step:
-            build_one(candidate, go, step)
+    if wanted:
+        _build_all(progress, wanted)
 
 
 def version(module: Module) -> str:
@@ -189,6 +185,14 @@ def build_lock(step: Step) -> Iterator[int]:
         file.write(str(os.getpid()))
         file.flush()
         yield file.fileno()
+
+
+def _build_all(progress: Progress, wanted: Sequence[Binary]) -> None:
+    go = _toolchain(progress, wanted)
+    check_disk(wanted, free_bytes(go))
+    for candidate in wanted:
+        with progress.step(candidate.name) as step:
+            build_one(candidate, go, step)
 
 
 def _toolchain(progress: Progress, wanted: Sequence[Binary]) -> toolchain.Go:
