@@ -1,0 +1,82 @@
+"""What a host has that a cluster could leave behind, as a set of lines. Two sets are compared before and after."""
+
+import os
+from pathlib import Path
+
+from corral.local.cgroups import mounted
+from corral.local.home import home_of
+from corral.local.processes import command_line
+from corral.local.spec import Spec
+from corral.testing.localcluster import output
+
+PROGRAMS = frozenset(
+    {
+        "catatonit",
+        "containerd",
+        "containerd-shim-runc-v2",
+        "coredns",
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-proxy",
+        "kube-scheduler",
+        "kubelet",
+        "pause",
+        "runc",
+    }
+)
+DIRECTORIES = ("/etc", "/opt", "/run", "/run/netns", "/usr/libexec", "/var/lib", "/var/log")
+
+
+def traces(spec: Spec) -> frozenset[str]:
+    """Everything on the host, except what carries the name of another cluster of ours."""
+    home = home_of(spec.name)
+    lines = (
+        *(f"process {line}" for line in _processes(spec)),
+        *(f"namespace {line}" for line in output("lsns", "--noheadings", "--output=NS,TYPE,PATH").splitlines()),
+        *(f"link {line.split()[0]}" for line in output("ip", "-brief", "link").splitlines()),
+        *(f"route {line}" for line in output("ip", "route", "show", "table", "all").splitlines()),
+        *(f"rule {line}" for line in output("nft", "list", "ruleset").splitlines()),
+        *(f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        *(f"cgroup {path}" for root in mounted().all for path, _, _ in os.walk(root)),
+        *(f"file {directory}/{name}" for directory in DIRECTORIES for name in _listed(directory)),
+        *(f"file {path}" for path, _, _ in os.walk(home.path)),
+    )
+    return frozenset(lines)
+
+
+def left_behind(before: frozenset[str], after: frozenset[str], others: tuple[Spec, ...]) -> list[str]:
+    """Lines that appeared and belong to no other cluster."""
+    foreign = tuple(sign for other in others for sign in _signs(other))
+    return sorted(line for line in after - before if not any(sign in line for sign in foreign))
+
+
+def _signs(spec: Spec) -> tuple[str, ...]:
+    block = (str(spec.machines.network_address).rsplit(".", 1)[0], spec.link, spec.cgroup)
+    return (*block, str(home_of(spec.name).path))
+
+
+def _processes(spec: Spec) -> list[str]:
+    """Programs of a cluster, with where they live; a container's own programs are known by their cgroup."""
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        argv = command_line(pid)
+        cgroup = _read(f"/proc/{pid}/cgroup")
+        if spec.cgroup in cgroup or "corral.local." in " ".join(argv[:3]) or _program(argv) in PROGRAMS:
+            found.append(f"{' '.join(argv)} {cgroup.splitlines()[-1] if cgroup else ''}")
+    return found
+
+
+def _program(argv: tuple[str, ...]) -> str:
+    return os.path.basename(argv[0]) if argv else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _listed(directory: str) -> list[str]:
+    return os.listdir(directory) if os.path.isdir(directory) else []

@@ -1,0 +1,51 @@
+"""Local clusters as a person sees them: through the command line, `kubectl` and the host's own tools."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from corral.local.home import home_of
+from corral.testing.cluster import Cluster, corral
+
+
+def up(name: str, nodes: int = 1) -> Cluster:
+    done = corral("up", "--name", name, "--nodes", str(nodes), "--bare")
+    assert done.returncode == 0, done.stderr
+    return Cluster(home_of(name).kubeconfig, name)
+
+
+def down(name: str) -> None:
+    done = corral("down", "--name", name)
+    assert done.returncode == 0, done.stderr
+
+
+def status(name: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(corral("local", "status", "--name", name, "--output", "json").stdout)
+    return answer
+
+
+def components(name: str) -> dict[str, dict[str, Any]]:
+    return {component["name"]: component for component in status(name)["components"]}
+
+
+def until(what: str, condition: Callable[[], bool], within_s: float) -> None:
+    """Wait for a condition of the real world; it has a name that appears when it does not come true."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {within_s:g} s until {what}"
+        time.sleep(0.2)
+
+
+def shell(cluster: Cluster, pod: str, namespace: str, script: str) -> str:
+    return cluster.kubectl("exec", pod, f"--namespace={namespace}", "--", "timeout", "10", "bash", "-c", script).strip()
+
+
+def fetch(address: str) -> str:
+    """A bash script that prints what an HTTP server says; names are resolved by the C library, as programs do it."""
+    return f"exec 3<>/dev/tcp/{address}/80 && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout

@@ -1,0 +1,193 @@
+"""A cluster's life: started twice, grown, killed in every part, interrupted, beside another one, and gone."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from corral.local.home import existing_names, home_of
+from corral.local.spec import Spec
+from corral.testing.cluster import Cluster, corral
+from corral.testing.hosttraces import left_behind, traces
+from corral.testing.localcluster import components, down, status, until, up
+
+pytestmark = pytest.mark.cluster
+NAME, OTHER, BROKEN = "e2e-life", "e2e-other", "e2e-broken"
+COMPONENTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "coredns",
+    "storage",
+    "node-1.containerd",
+    "node-1.kubelet",
+    "node-1.kube-proxy",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    yield up(NAME)
+    down(NAME)
+
+
+def pids(name: str) -> dict[str, int]:
+    return {component: state["pid"] for component, state in components(name).items()}
+
+
+def test_up_on_a_running_cluster_changes_nothing(cluster: Cluster) -> None:
+    before = pids(NAME)
+
+    up(NAME)
+
+    assert set(before) == {"supervisor", *COMPONENTS}
+    assert pids(NAME) == before
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_that_is_killed_is_restarted_and_reported(cluster: Cluster, component: str) -> None:
+    before = components(NAME)[component]
+
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        now = components(NAME)[component]
+        return bool(now["state"] == "running" and now["restarts"] == before["restarts"] + 1)
+
+    until(f"{component} runs again", is_back, 30)
+    assert components(NAME)[component]["detail"] == "killed by SIGKILL"
+    assert f"{component} (pid {before['pid']}) died: killed by SIGKILL" in home_of(NAME).log("supervisor").read_text()
+    until("the cluster is well", lambda: bool(status(NAME)["well"]), 60)
+
+
+def test_a_killed_supervisor_is_reported_and_up_brings_one_that_knows_the_others(cluster: Cluster) -> None:
+    before = pids(NAME)
+    os.kill(before["supervisor"], signal.SIGKILL)
+
+    told = corral("local", "status", "--name", NAME)
+    up(NAME)
+    after = pids(NAME)
+
+    assert told.returncode == 1
+    assert re.search(r"supervisor +- +dead", told.stdout)
+    assert after.pop("supervisor") != before.pop("supervisor")
+    assert after == before
+
+
+def test_a_cluster_survives_the_end_of_all_its_processes_with_its_objects(cluster: Cluster) -> None:
+    cluster.kubectl("create", "configmap", "kept")
+    for pid in pids(NAME).values():
+        os.kill(pid, signal.SIGKILL)
+
+    up(NAME)
+
+    assert cluster.kubectl("get", "configmap", "kept", "--output=name") == "configmap/kept\n"
+
+
+def test_lost_namespaces_are_made_again(cluster: Cluster) -> None:
+    """What a reboot leaves: files without namespaces, and here even processes in the old ones."""
+    home = home_of(NAME)
+    for file in sorted(home.namespaces.iterdir()):
+        subprocess.run(["umount", "--lazy", file], check=True)
+
+    up(NAME)
+
+    assert status(NAME)["well"]
+
+
+def test_a_cluster_grows_in_place(cluster: Cluster) -> None:
+    before = pids(NAME)
+
+    up(NAME, nodes=2)
+
+    assert [node["state"] for node in status(NAME)["nodes"]] == ["Ready", "Ready"]
+    assert before.items() <= pids(NAME).items()
+    assert "cannot shrink" in corral("up", "--name", NAME, "--nodes", "1").stderr
+
+
+def test_two_clusters_stand_side_by_side_and_one_goes_without_the_other(cluster: Cluster) -> None:
+    before = pids(NAME)
+    other = up(OTHER)
+
+    cluster.kubectl("create", "namespace", "only-here")
+    assert "not found" in other.try_kubectl("get", "namespace", "only-here").stderr
+    down(OTHER)
+
+    assert pids(NAME) == before
+    assert not home_of(OTHER).path.exists()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("moment", ["Network ...", "Control plane ...", "Nodes ..."])
+def test_up_that_is_ended_half_way_leaves_what_up_and_down_can_handle(sign: signal.Signals, moment: str) -> None:
+    interrupt_up(sign, moment)
+    if moment != "Control plane ...":
+        up(BROKEN)
+        assert status(BROKEN)["well"]
+    down(BROKEN)
+
+    assert not home_of(BROKEN).path.exists()
+
+
+def interrupt_up(sign: signal.Signals, moment: str) -> None:
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", "up", "--name", BROKEN]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if moment in line:
+                process.send_signal(sign)
+                break
+
+
+def test_down_leaves_nothing(a_busy_pod: str) -> None:
+    spec = Spec(BROKEN, 1, 0)
+    before = traces(spec)
+    cluster = up(BROKEN)
+    cluster.provide_toolbox()
+    cluster.kubectl("apply", "--filename=-", stdin=a_busy_pod)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/busy", "--timeout=60s")
+    found = home_of(BROKEN).read_spec()
+    assert found is not None
+    assert left_behind(before, traces(found), ()) != []
+
+    down(BROKEN)
+
+    others = tuple(other for name in existing_names() if (other := home_of(name).read_spec()))
+    assert left_behind(before, traces(found), others) == []
+
+
+@pytest.fixture
+def a_busy_pod() -> str:
+    """A pod with a volume and a memory limit: mounts, cgroups and a directory for `down` to find."""
+    return """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: busy}
+spec:
+  containers:
+  - name: main
+    image: corral.local/toolbox:1
+    command: [sh, -c, "sleep 100000 & exec sleep infinity"]
+    resources: {limits: {memory: 64Mi, cpu: 100m}}
+    volumeMounts: [{name: data, mountPath: /data}, {name: scratch, mountPath: /scratch}]
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: scratch, emptyDir: {medium: Memory}}
+"""
+
+
+def test_down_of_what_is_not_there_says_so() -> None:
+    done = corral("down", "--name", "e2e-never")
+
+    assert done.returncode == 0
+    assert "There is no cluster e2e-never" in done.stderr

@@ -1,0 +1,54 @@
+"""What cannot be done is told in one sentence with a way out, and changes nothing."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.testing.cluster import corral
+
+pytestmark = pytest.mark.cluster
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_name_that_is_none() -> None:
+    assert "expected at most 16" in refusal("up", "--name", "No Name")
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    assert "run `corral up --name nowhere`" in refusal("local", "status", "--name", "nowhere")
+    assert "run `corral up --name nowhere`" in refusal("kubectl", "--name", "nowhere", "--", "get", "pods")
+
+
+def test_a_component_that_is_not_there() -> None:
+    assert "no log of component 'apiserver'" in refusal("local", "logs", "apiserver", "--name", "nowhere")
+
+
+def test_a_context_that_is_not_there(tmp_path: Path) -> None:
+    assert 'context "nowhere" does not exist' in refusal("up", "--context", "nowhere", KUBECONFIG=str(tmp_path / "k"))
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_full_disk(full_disk: Path) -> None:
+    said = refusal("up", "--name", "e2e-full", XDG_STATE_HOME=str(full_disk))
+
+    assert f"the disk of {full_disk} is full" in said
+    assert corral("down", "--name", "e2e-full").returncode == 0
