@@ -54,7 +54,7 @@ def list_page(
     return Request(
         subject=subject,
         method="GET",
-        path=path_to(resource, subject),
+        path=path_to_all(resource, subject),
         query=query,
         priority=priority,
         deadline_s=LIST_S_MAX,
@@ -71,18 +71,19 @@ def watch(resource: Resource, where: Selector, *, resource_version: str, initial
         *_selection(where),
         *_given("resourceVersion", resource_version),
     )
-    return Request(subject=subject, method="GET", path=path_to(resource, subject), query=query, deadline_s=READ_S_MAX)
+    return Request(
+        subject=subject, method="GET", path=path_to_all(resource, subject), query=query, deadline_s=READ_S_MAX
+    )
 
 
 def create(obj: Object, *, field_manager: str, dry_run: bool, priority: Priority) -> Request:
     named = obj.metadata.name or obj.metadata.generate_name
     subject = Subject("create", obj.resource.kind, obj.metadata.namespace, named)
-    collection = Subject("create", obj.resource.kind, obj.metadata.namespace)
     _need_namespace(obj.resource, subject)
     return Request(
         subject=subject,
         method="POST",
-        path=path_to(obj.resource, collection),
+        path=path_to_all(obj.resource, subject),
         query=_write_query(field_manager, dry_run),
         body=encode(obj),
         content_type=JSON,
@@ -193,12 +194,24 @@ def evict(
 
 
 def path_to(resource: Resource, subject: Subject, subresource: str = "") -> str:
-    """The path to what the subject names; a name that cannot be one is Invalid, as it would be to the server."""
-    if subject.name or subresource:
-        _need_namespace(resource, subject)
-        _need(bool(subject.name), subject, "metadata.name", "a name is needed")
+    """The path to the one object that the subject names.
+
+    Never that of a collection: without a name, DELETE would mean all of them. A name that cannot be one is Invalid, as
+    it would be to the server.
+    """
+    _need(bool(subject.name), subject, "metadata.name", "a name is needed")
+    _need_namespace(resource, subject)
+    return _checked(resource, subject, subject.name, subresource)
+
+
+def path_to_all(resource: Resource, subject: Subject) -> str:
+    """The path to the collection, in the subject's namespace or in all of them."""
+    return _checked(resource, subject, "", "")
+
+
+def _checked(resource: Resource, subject: Subject, name: str, subresource: str) -> str:
     try:
-        return resource.path(subject.namespace, subject.name, subresource)
+        return resource.path(subject.namespace, name, subresource)
     except ValueError as error:
         raise _unsendable(subject, "metadata.name", str(error)) from None
 
