@@ -152,6 +152,7 @@ def _version(own: type[Object], definition: _Definition) -> Schema:
     schema = _schema(own, definition)
     subresources: Schema = {"status": {}} if "status" in schema["properties"] else {}
     if definition.scale:
+        _check_scale(own, schema, definition.scale)
         subresources["scale"] = _scale(definition.scale)
     version: Schema = {
         "name": own.resource.version,
@@ -190,6 +191,18 @@ def _check_status(own: type[Object], status: Schema) -> None:
     if status.get("properties", {}).get("observedGeneration", {}).get("default") != -1 or "default" not in status:
         expected = "observed_generation: int = -1 and the kind `status: ... = ...()`"
         raise Inexpressible(f"{own.__name__}.status: expected the field {expected}")
+
+
+def _check_scale(own: type[Object], schema: Schema, scale: Scale) -> None:
+    """The server refuses objects with a negative count, whatever the schema says, and the Struct has to agree."""
+    for path in (scale.spec, scale.status):
+        field: Schema = schema
+        for step in path.removeprefix(".").split("."):
+            field = field.get("properties", {}).get(step, {})
+        if field.get("type") != "integer":
+            raise Inexpressible(f"{own.__name__}: expected an integer at {path} for the scale subresource")
+        if path == scale.spec and field.get("minimum", -1) < 0:
+            raise Inexpressible(f"{own.__name__}: expected a count of at least 0 at {path}: Annotated[int, Meta(ge=0)]")
 
 
 def _entries(found: tuple[Meta, ...]) -> list[Any]:

@@ -3,6 +3,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 import yaml
+from msgspec import Meta
 
 from corral.kube.crd import Column, Inexpressible, Scale, crd_of, keys, kind, rule, rules, to_yaml
 from corral.kube.meta import Condition, Model, Object, Resource
@@ -16,10 +17,12 @@ class Range(Model, frozen=True, kw_only=True):
 
 class ToySpec(Model, frozen=True, kw_only=True):
     range: Range = Range()
+    replicas: Annotated[int, Meta(ge=0)] = 1
 
 
 class ToyStatus(Model, frozen=True, kw_only=True):
     observed_generation: int = -1
+    replicas: int = 0
     conditions: Annotated[tuple[Condition, ...], keys("type")] = ()
 
 
@@ -30,7 +33,7 @@ class ToyStatus(Model, frozen=True, kw_only=True):
     short_names=("ty",),
     categories=("corral",),
     columns=(Column("High", "integer", ".spec.range.high", priority=1),),
-    scale=Scale(".spec.range.low", ".spec.range.high"),
+    scale=Scale(selector=".status.selector"),
     rules=(rule("self.metadata.name != 'none'", "a toy needs a name"),),
 )
 class Toy(Object, frozen=True, kw_only=True):
@@ -81,7 +84,7 @@ def test_rules_stand_on_the_kind_and_on_the_part_they_belong_to() -> None:
 def test_a_status_starts_before_any_generation() -> None:
     status = the_version()["schema"]["openAPIV3Schema"]["properties"]["status"]
 
-    assert status["default"] == {"observedGeneration": -1}
+    assert status["default"] == {"observedGeneration": -1, "replicas": 0}
     assert the_version()["subresources"]["status"] == {}
 
 
@@ -102,9 +105,28 @@ def test_columns_of_every_kind_surround_its_own() -> None:
 
 
 def test_the_counts_of_the_scale_subresource_are_where_the_kind_says() -> None:
-    paths = {"specReplicasPath": ".spec.range.low", "statusReplicasPath": ".spec.range.high"}
+    assert the_version()["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
 
-    assert the_version()["subresources"]["scale"] == paths
+
+@pytest.mark.parametrize(
+    ("scale", "says"),
+    [
+        (Scale(".spec.range.low"), r"Jet: expected a count of at least 0 at \.spec\.range\.low"),
+        (Scale(".spec.copies"), r"Jet: expected an integer at \.spec\.copies"),
+    ],
+)
+def test_a_scale_path_that_the_server_would_not_take_is_refused(scale: Scale, says: str) -> None:
+    @kind(group="demo.corral.dev", version="v1", plural="jets", scale=scale)
+    class Jet(Object, frozen=True, kw_only=True):
+        spec: ToySpec
+        status: ToyStatus = ToyStatus()
+
+    with pytest.raises(Inexpressible, match=says):
+        crd_of(Jet)
 
 
 def test_whole_numbers_are_written_without_a_fraction() -> None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from corral.kube.crd import EMBEDDED, UNIQUE, keys, rule
 from corral.kube.meta import EMPTY, Model
-from corral.kube.structural import Inexpressible, schema_of
+from corral.kube.structural import BASE64, TIME, Inexpressible, schema_of
 from corral.kube.values import QUANTITY_PATTERN, Duration, IntOrString, Json, Quantity
 
 
@@ -55,8 +55,8 @@ def schema_of_field(declared: Any, **default: Any) -> dict[str, Any]:
             {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^a"},
             id="bounded text",
         ),
-        pytest.param(datetime, {"type": "string", "format": "date-time"}, id="time"),
-        pytest.param(bytes, {"type": "string", "format": "byte"}, id="bytes"),
+        pytest.param(datetime, TIME, id="time"),
+        pytest.param(bytes, BASE64, id="bytes"),
         pytest.param(Literal["A", "B"], {"type": "string", "enum": ["A", "B"]}, id="words"),
         pytest.param(Literal[2, 1], {"type": "integer", "enum": [1, 2]}, id="numbers"),
         pytest.param(Colour, {"type": "string", "enum": ["Red", "Blue"]}, id="Enum"),
