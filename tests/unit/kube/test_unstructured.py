@@ -52,7 +52,7 @@ def test_nothing_in_it_can_be_changed() -> None:
 
 
 def test_it_is_not_changed_by_what_it_was_made_from() -> None:
-    content = {"metadata": {"name": "web"}, "spec": {"replicas": 1}}
+    content: dict[str, dict[str, object]] = {"metadata": {"name": "web"}, "spec": {"replicas": 1}}
     deployment = DEPLOYMENTS.untyped()(content=content)
     content["spec"]["replicas"] = 2
 
