@@ -26,7 +26,7 @@ from corral.kube.models.core_v1 import ConfigMap
 from corral.kube.watch import Server
 from corral.testing.apiserver import ROUGH, FakeApiServer
 
-SCHEDULES = 1500
+SCHEDULES = 1000
 BATCH = 100
 CONVERGED_WITHIN_S = 300.0
 NAMES = tuple("abcdefgh")
