@@ -5,7 +5,7 @@ from typing import Any
 from corral.testing.apiserver import answers
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.eviction import evict
-from corral.testing.apiserver.lists import list_page
+from corral.testing.apiserver.lists import check_watch, list_page
 from corral.testing.apiserver.objects import Objects, Preconditions, Propagation
 from corral.testing.apiserver.routes import Call, list_query
 from corral.testing.apiserver.scale import patch_scale, scale_of
@@ -18,7 +18,9 @@ APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 def answer(objects: Objects, call: Call) -> tuple[int, Json]:
     match call.method, call.name, call.subresource:
         case "GET", "", "":
-            return 200, list_page(objects.storage, list_query(call))
+            query = list_query(call)
+            check_watch(query)
+            return 200, list_page(objects.storage, query)
         case "GET", _, "" | "status":
             check_subresource(call)
             return 200, objects.get(call.served, call.namespace, call.name)

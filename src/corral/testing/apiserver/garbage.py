@@ -4,11 +4,15 @@
 the real collector does; an owner reference across namespaces counts as dangling.
 """
 
+from typing import Final, TypeAlias
+
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Served
-from corral.testing.apiserver.objects import FOREGROUND, ORPHAN, Objects, key_of
+from corral.testing.apiserver.objects import FOREGROUND, ORPHAN, Objects, Propagation, key_of
 
-PASSES_MAX = 100  # more is a cycle of our own making, not a deep tree
+Dependents: TypeAlias = dict[str, list[tuple[Served, Json]]]  # by the uid of their owner
+
+PASSES_MAX: Final = 100  # more is a cycle of our own making, not a deep tree
 
 
 def collect_all(objects: Objects) -> None:
@@ -23,14 +27,14 @@ def collect(objects: Objects) -> bool:
     found = [(objects.kinds.of_storage(resource), value) for resource, value in objects.storage.everything()]
     served = [(kind, value) for kind, value in found if kind is not None]
     alive = {value["metadata"]["uid"]: value for _, value in served}
-    dependents: dict[str, list[tuple[Served, Json]]] = {}
+    dependents: Dependents = {}
     for kind, value in served:
         for reference in references(value):
             dependents.setdefault(reference["uid"], []).append((kind, value))
     for kind, value in served:
         metadata = value["metadata"]
         if "deletionTimestamp" in metadata:
-            finish_deletion(objects, kind, value, dependents.get(metadata["uid"], []))
+            finish_deletion(objects, kind, value, dependents)
         if metadata.get("ownerReferences"):
             delete_if_orphaned(objects, kind, value, alive)
     empty_terminating_namespaces(objects)
@@ -41,9 +45,10 @@ def references(value: Json) -> list[Json]:
     return value["metadata"].get("ownerReferences") or []
 
 
-def finish_deletion(objects: Objects, kind: Served, owner: Json, dependents: list[tuple[Served, Json]]) -> None:
+def finish_deletion(objects: Objects, kind: Served, owner: Json, of: Dependents) -> None:
     finalizers = owner["metadata"].get("finalizers") or []
     uid = owner["metadata"]["uid"]
+    dependents = of.get(uid, [])
     if ORPHAN in finalizers:
         for dependent_kind, dependent in dependents:
             rewrite_metadata(objects, dependent_kind, dependent, ownerReferences=less_owner(dependent, {uid}))
@@ -53,9 +58,8 @@ def finish_deletion(objects: Objects, kind: Served, owner: Json, dependents: lis
         for dependent_kind, dependent in dependents:
             if "deletionTimestamp" not in dependent["metadata"] and still_there(objects, dependent_kind, dependent):
                 metadata = dependent["metadata"]
-                objects.delete(
-                    dependent_kind, metadata.get("namespace", ""), metadata["name"], propagation="Foreground"
-                )
+                policy: Propagation = "Foreground" if of.get(metadata["uid"]) else "Background"
+                objects.delete(dependent_kind, metadata.get("namespace", ""), metadata["name"], propagation=policy)
         if not any(still_there(objects, *each) for each in blocking):
             rewrite_metadata(objects, kind, owner, finalizers=[each for each in finalizers if each != FOREGROUND])
 

@@ -51,6 +51,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     name_rule: NameRule = "subdomain"
     topology: Topology = BUILT_IN_TOPOLOGY
     fields: frozenset[str] = frozenset()  # that a field selector may name, besides metadata.name and .namespace
+    marked_first: bool = False  # even what goes at once is first marked, which is a version and an event of its own
     returns_deleted: bool = False  # DELETE answers with the object, not with a Status
     prepare: Prepare = as_it_is
     validate: Validate = anything_goes
@@ -220,6 +221,7 @@ BUILT_IN: Final[tuple[Served, ...]] = (
         generation=True,
         fields=POD_FIELDS,
         prepare=prepared_pod,
+        marked_first=True,
         returns_deleted=True,
         validate=immutable("spec", "nodeName"),
     ),

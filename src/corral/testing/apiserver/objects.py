@@ -121,10 +121,15 @@ class Objects:
         finalizers = finalizers_for(old, propagation)
         grace = served.grace(old, grace_s)
         if not finalizers and not blocked(old) and grace == 0:
-            last = old if dry_run else self.storage.remove(key_of(served, old))
+            last = old if dry_run else self._removed(served, old)
             return last if served.returns_deleted else answers.success(served.resource, name, old["metadata"]["uid"])
         marked = self._marked(served, old, finalizers, grace)
         return marked if marked == old or dry_run else self.storage.put(key_of(served, old), marked)
+
+    def _removed(self, served: Served, old: Json) -> Json:
+        if served.marked_first and "deletionTimestamp" not in old["metadata"]:
+            self.storage.put(key_of(served, old), self._marked(served, old, [], 0))
+        return self.storage.remove(key_of(served, old))
 
     def store(self, served: Served, old: Json, new: Json) -> Json:
         """The last step of every write of an existing object: nothing, a new version, or the end of it."""
