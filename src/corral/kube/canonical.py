@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
+from operator import is_
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from corral.kube.values import DURATION, QUANTITY, canonical_quantity, format_duration, parse_duration
 
 S = TypeVar("S", bound=msgspec.Struct)
-Rewrite = Callable[[Any], Any]
+Rewrite = Callable[[Any], Any]  # returns its argument itself when there is nothing to rewrite
 
 
 def canonical(value: S) -> S:
@@ -24,7 +25,7 @@ def canonical(value: S) -> S:
     changed = {}
     for name, rewrite in _rewrites(type(value)):
         before = getattr(value, name)
-        if before is not None and (after := rewrite(before)) is not before and after != before:
+        if before is not None and (after := rewrite(before)) is not before:
             changed[name] = after
     return msgspec.structs.replace(value, **changed) if changed else value
 
@@ -62,20 +63,24 @@ def _reaches_one(struct: type[msgspec.Struct], seen: frozenset[type]) -> bool:
 
 
 def _each(rewrite: Rewrite, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(rewrite(item) for item in items)
+    rewritten = tuple(map(rewrite, items))
+    return items if all(map(is_, rewritten, items)) else rewritten
 
 
-def _each_value(rewrite: Rewrite, entries: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: rewrite(entry) for key, entry in entries.items()}
+def _each_value(rewrite: Rewrite, entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    rewritten = {key: rewrite(entry) for key, entry in entries.items()}
+    return entries if all(map(is_, rewritten.values(), entries.values())) else rewritten
 
 
-def _quantity(value: int | str) -> str:
-    return canonical_quantity(value)
+def _quantity(value: int | str) -> int | str:
+    written = canonical_quantity(value)
+    return value if written == value else written
 
 
 def _duration(value: str) -> str:
-    return format_duration(parse_duration(value))
+    written = format_duration(parse_duration(value))
+    return value if written == value else written
 
 
 def _whole_seconds(value: datetime) -> datetime:
-    return value.astimezone(UTC).replace(microsecond=0)
+    return value if value.tzinfo is UTC and not value.microsecond else value.astimezone(UTC).replace(microsecond=0)

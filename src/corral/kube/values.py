@@ -17,6 +17,7 @@ first passes both through `corral.kube.canonical.canonical`, which knows the fie
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_UP, Context, Decimal
+from functools import lru_cache
 from typing import Annotated, NewType
 
 from msgspec import Meta, ValidationError, convert
@@ -70,6 +71,7 @@ def format_quantity(amount: Decimal | int, *, binary: bool = False) -> str:
     return _format(_rounded_to_nano(exact), "binary" if binary else "decimal")
 
 
+@lru_cache(4096)  # a cluster has few different quantities, and they are compared on every pass
 def canonical_quantity(quantity: int | str) -> str:
     """The one spelling of this quantity that keeps its style: "1000m" is "1", "1024Mi" is "1Gi", "1e3" stays "1e3".
 
