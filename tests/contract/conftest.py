@@ -6,13 +6,12 @@ from contextlib import suppress
 
 import pytest
 
+from corral.kube import HttpTransport, load_credentials
 from corral.kube.errors import AlreadyExists
-from corral.kube.http import HttpTransport
-from corral.kube.load import load_credentials
 from corral.kube.transport import Transport
 from corral.kube.unstructured import untyped
 from corral.testing.apiserver import FakeApiServer
-from corral.testing.contract import DEFINITION, NAMESPACE, PLAYTHING, PLAYTHING_DEFINITION, World
+from corral.testing.contract import DEFINITION, NAMESPACE, PLAYTHING, PLAYTHING_DEFINITION, SERVICE_ACCOUNT, World
 
 
 @pytest.fixture(
@@ -22,13 +21,11 @@ from corral.testing.contract import DEFINITION, NAMESPACE, PLAYTHING, PLAYTHING_
     ]
 )
 async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
-    chosen: Transport
     if request.param == "fake":
-        chosen = FakeApiServer().connect("contract")
+        chosen: Transport = FakeApiServer().connect("contract")
     else:
-        import os
-
-        chosen = HttpTransport(load_credentials(os.environ["CORRAL_CONTRACT_KUBECONFIG"]))
+        kubeconfig = request.getfixturevalue("corral_cluster").kubeconfig
+        chosen = HttpTransport(load_credentials(kubeconfig), component="contract")
     yield chosen
     await chosen.close()
 
@@ -37,6 +34,8 @@ async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
 async def world(transport: Transport) -> AsyncIterator[World]:
     world = World(transport, f"contract-{uuid.uuid4().hex[:8]}")
     space = await world.create(world.thing(NAMESPACE, world.namespace))
+    with suppress(AlreadyExists):  # a real cluster makes it too, a moment later; pods need it now
+        await world.create(world.thing(SERVICE_ACCOUNT, "default"))
     yield world
     await world.delete(space)
 

@@ -159,7 +159,7 @@ async def test_containers_are_merged_by_name(world: World) -> None:
             "env": [{"name": env, "value": "1"}],
             "ports": [{"containerPort": 80}],
         }
-        return world.thing(POD, "a", spec={"containers": [container]})
+        return world.thing(POD, "a", spec={"containers": [container], "schedulerName": "nobody"})
 
     made = await world.apply(pod("A"), "us")
     again = await world.apply(pod("A"), "us")

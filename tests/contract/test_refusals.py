@@ -81,6 +81,7 @@ async def test_an_immutable_config_map_stays_as_it_is(world: World) -> None:
 async def test_the_selector_of_a_deployment_cannot_change(world: World) -> None:
     labels = {"app": "a"}
     spec = {
+        "replicas": 0,
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
     }

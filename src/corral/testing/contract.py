@@ -20,6 +20,7 @@ from corral.kube.unstructured import Unstructured, untyped
 CONFIG_MAP: Final = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 NAMESPACE: Final = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 POD: Final = Resource("", "v1", "Pod", "pods", namespaced=True)
+SERVICE_ACCOUNT: Final = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 SECRET: Final = Resource("", "v1", "Secret", "secrets", namespaced=True)
 DEPLOYMENT: Final = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
 BUDGET: Final = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True)
@@ -107,6 +108,7 @@ class World:
         self.client = Client(transport)
         self.namespace = namespace
         self.here = Selector(namespace=namespace)
+        self.ours = Selector(namespace=namespace, fields="metadata.name!=kube-root-ca.crt")  # the cluster's own
 
     # --- objects
 
@@ -128,7 +130,9 @@ class World:
         return self.thing(PLAYTHING, name, metadata=metadata, **({"spec": spec} if spec is not None else {}))
 
     def pod(self, name: str, **metadata: Any) -> Unstructured:
-        return self.thing(POD, name, spec={"containers": [{"name": "main", "image": "none"}]}, metadata=metadata)
+        """It is never scheduled, so nobody but the test touches it."""
+        spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "nobody"}
+        return self.thing(POD, name, spec=spec, metadata=metadata)
 
     # --- verbs, with what all these tests have in common filled in
 
@@ -240,7 +244,7 @@ class World:
         """The first `count` events of a watch: what, which object, its version. Bookmarks only with `initial_list`."""
         found: list[tuple[str, str, str]] = []
         watch = self.client.watch(
-            untyped(resource), where or self.here, resource_version=since, initial_list=initial_list
+            untyped(resource), where or self.ours, resource_version=since, initial_list=initial_list
         )
         async with asyncio.timeout(WITHIN_S), aclosing(watch):
             async for event in watch:

@@ -28,7 +28,17 @@ from corral.testing.apiserver.discovery import describe
 from corral.testing.apiserver.dispatch import answer
 from corral.testing.apiserver.faults import NONE, Chance, Fate, Fault, Faults, Scripted
 from corral.testing.apiserver.garbage import collect_all
-from corral.testing.apiserver.kinds import Kinds, Scale, Served, Validate, anything_goes, custom
+from corral.testing.apiserver.kinds import (
+    Grace,
+    Kinds,
+    Prepare,
+    Scale,
+    Served,
+    Validate,
+    anything_goes,
+    at_once,
+    custom,
+)
 from corral.testing.apiserver.lists import Event, check_watch
 from corral.testing.apiserver.objects import Objects, Options, Propagation
 from corral.testing.apiserver.routes import list_query, parse
@@ -102,6 +112,11 @@ class FakeApiServer:
             custom(resource, status=status, scale=scale, validate=validate, topology=topology, fields=fields)
         )
 
+    def extend(self, kind: Resource | type[Object], *, grace: Grace = at_once, prepare: Prepare | None = None) -> None:
+        """Change how a kind behaves: a pretended kubelet gives pods their grace, and ends them with grace 0."""
+        found = self.served(kind)
+        self.kinds.add(msgspec.structs.replace(found, grace=grace, prepare=prepare or found.prepare))
+
     def served(self, kind: Resource | type[Object]) -> Served:
         resource = resource_of(kind)
         found = self.kinds.find(resource.group, resource.version, resource.plural)
@@ -143,9 +158,15 @@ class FakeApiServer:
         return self.objects.merge(self.served(kind), namespace, name, merge, options)
 
     def remove(
-        self, kind: Resource | type[Object], name: str, namespace: str = "", *, propagation: Propagation = ""
+        self,
+        kind: Resource | type[Object],
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: Propagation = "",
+        grace_s: int | None = None,
     ) -> None:
-        self.objects.delete(self.served(kind), namespace, name, propagation=propagation)
+        self.objects.delete(self.served(kind), namespace, name, propagation=propagation, grace_s=grace_s)
 
     def collect_garbage(self) -> None:
         collect_all(self.objects)
