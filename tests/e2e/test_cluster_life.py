@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from corral.local.home import existing_names, home_of
 from corral.local.spec import Spec
+from corral.local.status import status
 from corral.testing.cluster import Cluster, corral
 from corral.testing.hosttraces import left_behind, traces
-from corral.testing.localcluster import components, down, status, until, up
+from corral.testing.localcluster import components, down, is_well, until, up
 
 pytestmark = pytest.mark.cluster
 NAME, OTHER, BROKEN = "e2e-life", "e2e-other", "e2e-broken"
@@ -37,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def pids(name: str) -> dict[str, int]:
-    return {component: state["pid"] for component, state in components(name).items()}
+    return {component: state.pid for component, state in components(name).items()}
 
 
 def test_up_on_a_running_cluster_changes_nothing(cluster: Cluster) -> None:
@@ -53,16 +55,16 @@ def test_up_on_a_running_cluster_changes_nothing(cluster: Cluster) -> None:
 def test_a_component_that_is_killed_is_restarted_and_reported(cluster: Cluster, component: str) -> None:
     before = components(NAME)[component]
 
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before.pid, signal.SIGKILL)
 
     def is_back() -> bool:
         now = components(NAME)[component]
-        return bool(now["state"] == "running" and now["restarts"] == before["restarts"] + 1)
+        return now.state == "running" and now.restarts == before.restarts + 1
 
     until(f"{component} runs again", is_back, 30)
-    assert components(NAME)[component]["detail"] == "killed by SIGKILL"
-    assert f"{component} (pid {before['pid']}) died: killed by SIGKILL" in home_of(NAME).log("supervisor").read_text()
-    until("the cluster is well", lambda: bool(status(NAME)["well"]), 60)
+    assert components(NAME)[component].detail == "killed by SIGKILL"
+    assert f"{component} (pid {before.pid}) died: killed by SIGKILL" in home_of(NAME).log("supervisor").read_text()
+    until("the cluster is well", partial(is_well, NAME), 60)
 
 
 def test_a_killed_supervisor_is_reported_and_up_brings_one_that_knows_the_others(cluster: Cluster) -> None:
@@ -97,7 +99,7 @@ def test_lost_namespaces_are_made_again(cluster: Cluster) -> None:
 
     up(NAME)
 
-    assert status(NAME)["well"]
+    assert is_well(NAME)
 
 
 def test_a_cluster_grows_in_place(cluster: Cluster) -> None:
@@ -105,7 +107,7 @@ def test_a_cluster_grows_in_place(cluster: Cluster) -> None:
 
     up(NAME, nodes=2)
 
-    assert [node["state"] for node in status(NAME)["nodes"]] == ["Ready", "Ready"]
+    assert [node.state for node in status(home_of(NAME)).nodes] == ["Ready", "Ready"]
     assert before.items() <= pids(NAME).items()
     assert "cannot shrink" in corral("up", "--name", NAME, "--nodes", "1").stderr
 
@@ -122,13 +124,24 @@ def test_two_clusters_stand_side_by_side_and_one_goes_without_the_other(cluster:
     assert not home_of(OTHER).path.exists()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_up_that_is_ended_again_and_again_ends_with_a_cluster() -> None:
+    for moment, sign in (
+        ("Network ...", signal.SIGKILL),
+        ("Network ...", signal.SIGINT),
+        ("Control plane ...", signal.SIGINT),
+        ("Nodes ...", signal.SIGKILL),
+    ):
+        interrupt_up(sign, moment)
+
+    up(BROKEN)
+    assert is_well(BROKEN)
+    down(BROKEN)
+
+
 @pytest.mark.parametrize("moment", ["Network ...", "Control plane ...", "Nodes ..."])
-def test_up_that_is_ended_half_way_leaves_what_up_and_down_can_handle(sign: signal.Signals, moment: str) -> None:
-    interrupt_up(sign, moment)
-    if moment != "Control plane ...":
-        up(BROKEN)
-        assert status(BROKEN)["well"]
+def test_up_that_is_ended_half_way_can_be_taken_down(moment: str) -> None:
+    interrupt_up(signal.SIGINT, moment)
+
     down(BROKEN)
 
     assert not home_of(BROKEN).path.exists()

@@ -40,6 +40,22 @@ def test_a_context_that_is_not_there(tmp_path: Path) -> None:
     assert 'context "nowhere" does not exist' in refusal("up", "--context", "nowhere", KUBECONFIG=str(tmp_path / "k"))
 
 
+def test_no_root_and_no_way_to_become_root(tmp_path: Path) -> None:
+    # Imported while still root: the interpreter itself may live where only root can read.
+    script = (
+        "import os; from corral.cli.main import main; from corral.local import builds, cluster, home, progress;"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": ""}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, "up"], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("corral: a local cluster needs root (namespaces, mounts), and there is no sudo here")
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)

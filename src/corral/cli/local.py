@@ -143,6 +143,7 @@ def _start(name: str, nodes: int | None, bare: bool) -> None:
     home = home_of(name)
     del bare  # nothing of Corral is installed into the cluster yet, so there is nothing to leave out
     if os.geteuid() != 0:
+        _way_to_root()  # better told now than after a quarter of an hour of building
         # As the user: what is built goes into the user's cache, and the state directory's parents stay the user's.
         clusters_root().mkdir(parents=True, exist_ok=True)
         with Progress(builds.PREPARE_STEPS) as progress:
@@ -180,15 +181,20 @@ def _become_root() -> None:
     """Start over through sudo, as the same person with the same directories."""
     if os.geteuid() == 0:
         return
+    sudo = _way_to_root()
+    kept = [f"{variable}={os.environ[variable]}" for variable in _PASSED_THROUGH_SUDO if variable in os.environ]
+    program = [sys.executable, "-c", "from corral.cli.main import main; main()", *sys.argv[1:]]
+    os.execv(sudo, [sudo, "env", *kept, *program])  # noqa: S606 it replaces us
+
+
+def _way_to_root() -> str:
     sudo = shutil.which("sudo")
     if sudo is None:
         raise LocalError("a local cluster needs root (namespaces, mounts), and there is no sudo here: run it as root")
     may_ask = sys.stdin.isatty()
     if not may_ask and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode != 0:
         raise LocalError("a local cluster needs root, and sudo wants a password that nobody is here to type")
-    kept = [f"{variable}={os.environ[variable]}" for variable in _PASSED_THROUGH_SUDO if variable in os.environ]
-    program = [sys.executable, "-c", "from corral.cli.main import main; main()", *sys.argv[1:]]
-    os.execv(sudo, [sudo, "env", *kept, *program])  # noqa: S606 it replaces us
+    return sudo
 
 
 def _log_of(logs: Path, component: str) -> Path:

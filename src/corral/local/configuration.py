@@ -104,10 +104,10 @@ def _write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def _with_revision(component: Component, home: Home) -> Component:
-    return msgspec.structs.replace(component, revision=_revision(component, home))
+    return msgspec.structs.replace(component, revision=revision(component, home))
 
 
-def _revision(component: Component, home: Home) -> str:
+def revision(component: Component, home: Home) -> str:
     digest = hashlib.sha256("\0".join(component.argv).encode())
     mention = re.compile(rf"{re.escape(str(home.path))}/(?:pki|config)/[\w./-]+")
     seen: set[str] = set()

@@ -18,7 +18,7 @@ import msgspec
 
 from corral.local.commands import run
 from corral.local.errors import LocalError
-from corral.local.home import Home, write
+from corral.local.home import Home, home_of, write
 from corral.local.namespaces import enter
 from corral.local.node import CONTAINERD_SOCKET, SANDBOX_IMAGE
 from corral.local.spec import Node, Spec
@@ -36,8 +36,15 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
 
 
-def import_archive(home: Home, spec: Spec, path: Path) -> None:
-    """Import a docker or OCI archive into every node. Tag it other than `latest`, else kubelet wants to pull it."""
+def import_archive(cluster: str, path: Path) -> None:
+    """Import a docker or OCI archive into every node of the cluster of that name.
+
+    Tag the image other than `latest`, else kubelet wants to pull it.
+    """
+    home = home_of(cluster)
+    spec = home.read_spec()
+    if spec is None:
+        raise LocalError(f"there is no cluster {cluster}: run `corral up --name {cluster}`")
     for node in spec.nodes:
         _ctr(home, node, "images", "import", str(path.absolute()))
 

@@ -60,15 +60,17 @@ def files(spec: Spec, home: Home, node: Node, *, lowers_oom_scores: bool) -> dic
     """`lowers_oom_scores`: whether root may do that here (CAP_SYS_RESOURCE)."""
     config = directory(home, node)
     return {
-        config / "containerd.toml": containerd(config / "cni", lowers_oom_scores),
+        config / "containerd.toml": containerd(config / "cni", lowers_oom_scores=lowers_oom_scores),
         config / "cni" / "10-corral.conflist": json.dumps(cni(node), indent=1),
-        config / "kubelet.yaml": yaml.safe_dump(kubelet(spec, home, node, lowers_oom_scores), sort_keys=False),
+        config / "kubelet.yaml": yaml.safe_dump(
+            kubelet(spec, home, node, lowers_oom_scores=lowers_oom_scores), sort_keys=False
+        ),
         config / "kube-proxy.yaml": yaml.safe_dump(kube_proxy(spec, home, node), sort_keys=False),
         config / "resolv.conf": "# Pods get the cluster's own name server and no other.\n",
     }
 
 
-def containerd(cni_directory: Path, lowers_oom_scores: bool) -> str:
+def containerd(cni_directory: Path, *, lowers_oom_scores: bool) -> str:
     restrict = "false" if lowers_oom_scores else "true"  # else each pod would fail
     return f"""version = 2
 root = "/var/lib/containerd"
@@ -120,7 +122,7 @@ def cni(node: Node) -> dict[str, Any]:
     }
 
 
-def kubelet(spec: Spec, home: Home, node: Node, lowers_oom_scores: bool) -> dict[str, Any]:
+def kubelet(spec: Spec, home: Home, node: Node, *, lowers_oom_scores: bool) -> dict[str, Any]:
     pki = home.pki
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -42,7 +42,8 @@ from corral.local.supervision import (
 
 NAME = "supervisor"
 STOP_GRACE_S = 5.0
-TURN_S = 0.5
+TURN_S = 1.0  # a death is noticed at once all the same; this is for a new list of components
+EAGER_TURN_S = 0.1  # while something waits for its turn to start
 LOG_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -67,7 +68,8 @@ class Supervisor:
                 else:
                     self._stop(step.name, step.process, step.reason)
             self._bound_logs()
-            wait([record.process for record in self._records.values() if record.ended_at_s is None], TURN_S)
+            running = [record.process for record in self._records.values() if record.ended_at_s is None]
+            wait(running, TURN_S if len(running) == len(wanted) else EAGER_TURN_S)
 
     def _start(self, component: Component) -> None:
         argv = (*enter(network=component.network, mounts=component.mounts), *component.argv)

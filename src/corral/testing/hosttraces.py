@@ -5,7 +5,7 @@ from pathlib import Path
 
 from corral.local.cgroups import mounted
 from corral.local.home import home_of
-from corral.local.processes import command_line
+from corral.local.processes import command_line, identity
 from corral.local.spec import Spec
 from corral.testing.localcluster import output
 
@@ -33,7 +33,6 @@ def traces(spec: Spec) -> frozenset[str]:
     home = home_of(spec.name)
     lines = (
         *(f"process {line}" for line in _processes(spec)),
-        *(f"namespace {line}" for line in output("lsns", "--noheadings", "--output=NS,TYPE,PATH").splitlines()),
         *(f"link {line.split()[0]}" for line in output("ip", "-brief", "link").splitlines()),
         *(f"route {line}" for line in output("ip", "route", "show", "table", "all").splitlines()),
         *(f"rule {line}" for line in output("nft", "list", "ruleset").splitlines()),
@@ -57,14 +56,30 @@ def _signs(spec: Spec) -> tuple[str, ...]:
 
 
 def _processes(spec: Spec) -> list[str]:
-    """Programs of a cluster, with where they live; a container's own programs are known by their cgroup."""
+    """What runs a cluster's program, in its cgroup, or in a network other than the host's; with where it lives.
+
+    A namespace lives by a process or by a mount, so with these and the mounts none is missed. A process that has
+    ended and waits for its parent to notice is not counted: it holds nothing.
+    """
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        argv = command_line(pid)
-        cgroup = _read(f"/proc/{pid}/cgroup")
-        if spec.cgroup in cgroup or "corral.local." in " ".join(argv[:3]) or _program(argv) in PROGRAMS:
+        argv, cgroup = command_line(pid), _read(f"/proc/{pid}/cgroup")
+        suspects = (
+            spec.cgroup in cgroup,
+            "corral.local." in " ".join(argv[:3]),
+            _program(argv) in PROGRAMS,
+            _network(pid) not in ("", _network(os.getpid())),
+        )
+        if any(suspects) and identity(pid):
             found.append(f"{' '.join(argv)} {cgroup.splitlines()[-1] if cgroup else ''}")
     return found
+
+
+def _network(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
 
 
 def _program(argv: tuple[str, ...]) -> str:

@@ -1,12 +1,11 @@
 """Local clusters as a person sees them: through the command line, `kubectl` and the host's own tools."""
 
-import json
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
 
 from corral.local.home import home_of
+from corral.local.status import ComponentStatus, status
 from corral.testing.cluster import Cluster, corral
 
 
@@ -21,13 +20,12 @@ def down(name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def status(name: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(corral("local", "status", "--name", name, "--output", "json").stdout)
-    return answer
+def components(name: str) -> dict[str, ComponentStatus]:
+    return {component.name: component for component in status(home_of(name)).components}
 
 
-def components(name: str) -> dict[str, dict[str, Any]]:
-    return {component["name"]: component for component in status(name)["components"]}
+def is_well(name: str) -> bool:
+    return status(home_of(name)).is_well
 
 
 def until(what: str, condition: Callable[[], bool], within_s: float) -> None:
