@@ -89,7 +89,8 @@ async def plan_object(
 
     A manifest that the server would not accept raises what the server says (Invalid).
     """
-    stores = {watch.kind: await _listed(client, controller, watch) for watch in controller.watched}
+    watched = {watch.kind: watch for watch in controller.watched}
+    stores = {kind: await _listed(client, controller, watch) for kind, watch in watched.items()}
     read = StoreReader(controller, stores, now or datetime.now(UTC))
     if isinstance(what, Key):
         return await _planned(controller, what, read)
