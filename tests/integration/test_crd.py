@@ -21,9 +21,18 @@ from msgspec import Meta
 
 from corral.kube import ApiError, Client, Invalid, ObjectMeta
 from corral.kube.codec import encode
-from corral.kube.crd import UNIQUE, Scale, crd_of, keys, kind, rule, rules
+from corral.kube.crd import EMBEDDED, UNIQUE, Scale, crd_of, keys, kind, rule, rules
 from corral.kube.meta import EMPTY, Condition, Model, Object
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
+from corral.kube.models.core_v1 import (
+    Container,
+    ContainerPort,
+    HTTPGetAction,
+    PodSpec,
+    PodTemplateSpec,
+    Probe,
+    ResourceRequirements,
+)
 from corral.kube.unstructured import Unstructured, untyped
 from corral.kube.values import Duration, IntOrString, Json, Quantity
 from corral.testing.cluster import Cluster
@@ -115,6 +124,18 @@ class Sink(Object, frozen=True, kw_only=True):
     status: SinkStatus = SinkStatus()
 
 
+class TubSpec(Model, frozen=True, kw_only=True):
+    template: PodTemplateSpec
+    embedded: Annotated[Json, EMBEDDED] = None
+
+
+@kind(group="test.corral.dev", version="v1", plural="tubs")
+class Tub(Object, frozen=True, kw_only=True):
+    """Holds parts of Kubernetes itself."""
+
+    spec: TubSpec
+
+
 class Server:
     """A client with a loop of its own, so that each example of a property can await."""
 
@@ -125,7 +146,7 @@ class Server:
     def try_create(self, obj: Object) -> Unstructured:
         """What the server would have kept."""
         content = msgspec.json.decode(encode(obj), type=dict[str, Any])
-        sent = untyped(Sink.resource)(content=content)
+        sent = untyped(obj.resource)(content=content)
         return self._runner.run(self._client.create(sent, field_manager="test", dry_run=True))
 
     def define(self, crd: CustomResourceDefinition) -> None:
@@ -137,8 +158,9 @@ def server(corral_cluster: Cluster) -> Iterator[Server]:
     with asyncio.Runner() as runner:
         opened = corral_cluster.client()
         found = Server(runner, runner.run(opened.__aenter__()))
-        found.define(crd_of(Sink))
-        corral_cluster.kubectl("wait", "--for=condition=Established", "crd/sinks.test.corral.dev")
+        for own in (Sink, Tub):
+            found.define(crd_of(own))
+            corral_cluster.kubectl("wait", "--for=condition=Established", f"crd/{own.resource.plural_and_group}")
         yield found
         runner.run(opened.__aexit__(None, None, None))
 
@@ -272,6 +294,30 @@ def test_the_server_writes_the_defaults_of_the_struct(server: Server) -> None:
     assert kept.get("spec", "words") == ("a", "b")
     assert kept.get("spec", "range") == {"low": 0, "high": 20}
     assert kept.get("status") == {"observedGeneration": -1, "count": 0}
+
+
+def a_tub(embedded: Json = None) -> Tub:
+    probe = Probe(http_get=HTTPGetAction(port="http"))
+    ports = (ContainerPort(container_port=80), ContainerPort(container_port=80, protocol="UDP"))
+    resources = ResourceRequirements(requests={"cpu": "500m"}, limits={"memory": "2Gi"})
+    container = Container(name="main", image="i", ports=ports, resources=resources, liveness_probe=probe)
+    template = PodTemplateSpec(metadata=ObjectMeta(labels={"a": "b"}), spec=PodSpec(containers=(container,)))
+    return Tub(metadata=ObjectMeta(name="t", namespace="default"), spec=TubSpec(template=template, embedded=embedded))
+
+
+def test_a_pod_template_in_a_kind_of_ours_is_kept_as_it_is(server: Server) -> None:
+    kept = server.try_create(a_tub())
+
+    assert msgspec.json.decode(encode(kept), type=Tub).spec == a_tub().spec
+    assert msgspec.json.decode(encode(kept))["spec"] == msgspec.json.decode(encode(a_tub()))["spec"]
+
+
+def test_an_embedded_object_is_kept_whole_and_must_be_one(server: Server) -> None:
+    whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
+
+    assert server.try_create(a_tub(whole)).get("spec", "embedded") == whole
+    with pytest.raises(Invalid, match=r"spec\.embedded\.kind"):
+        server.try_create(a_tub({"data": {"a": "b"}}))
 
 
 def test_kubectl_explains_the_kind_in_the_words_of_its_docstrings(server: Server, corral_cluster: Cluster) -> None:

@@ -87,7 +87,7 @@ class _Schemas:
         if "x-kubernetes-embedded-resource" in extra:
             schema = {"type": "object", **schema, "x-kubernetes-preserve-unknown-fields": True}
         validations = [*schema.get("x-kubernetes-validations", ()), *extra.get("x-kubernetes-validations", ())]
-        schema = {**schema, **extra}
+        schema = _atomic_if_keys_may_be_absent({**schema, **extra})
         return {**schema, "x-kubernetes-validations": validations} if validations else schema
 
     def _struct(self, shape: types.StructType, path: str) -> Schema:
@@ -101,7 +101,7 @@ class _Schemas:
         documented = _field_docs(shape.cls)
         properties = {field.encode_name: self._field(field, documented, path) for field in shape.fields}
         self._inside.pop()
-        schema: Schema = {"type": "object", **_described(inspect.getdoc(shape.cls) if _has_own_doc(shape.cls) else "")}
+        schema: Schema = {"type": "object", **_description(shape.cls)}
         if properties:
             schema["properties"] = properties
         if required := [field.encode_name for field in shape.fields if field.required]:
@@ -116,7 +116,7 @@ class _Schemas:
         schema = self.of(shape, where)
         if field.name in documented and "description" not in _annotations(shape):
             schema = {**schema, "description": documented[field.name]}
-        default = _default(field, where)
+        default = None if _is_given(self._inside[-1]) else _default(field, where)
         return schema if default is None else {**schema, "default": default}
 
     def _union(self, shape: types.UnionType, path: str) -> Schema:
@@ -240,12 +240,26 @@ def _without_none(shape: types.Type) -> types.Type:
     return some[0] if len(some) == 1 else types.UnionType(some)
 
 
-def _described(doc: str | None) -> Schema:
-    return {"description": doc} if doc else {}
+def _atomic_if_keys_may_be_absent(schema: Schema) -> Schema:
+    """The server merges by keys only if they are always there. `protocol`, a key of a container's ports, may not be."""
+    element = schema.get("items", {})
+    present = {name for name, field in element.get("properties", {}).items() if "default" in field}
+    if present.union(element.get("required", ())).issuperset(schema.get("x-kubernetes-list-map-keys", ())):
+        return schema
+    return {name: value for name, value in schema.items() if not name.startswith("x-kubernetes-list-")}
 
 
-def _has_own_doc(struct: type) -> bool:
-    return "__doc__" in vars(struct) and bool(vars(struct)["__doc__"])
+def _is_given(struct: type) -> bool:
+    """A part of Kubernetes itself (a pod template, a condition) used in a kind of ours.
+
+    Its defaults are not written into objects: "" and 0 mean absent there, and Kubernetes fills in its own later.
+    """
+    return struct.__module__ == "corral.kube.meta" or struct.__module__.startswith("corral.kube.models.")
+
+
+def _description(struct: type) -> Schema:
+    own = not _is_given(struct) and vars(struct).get("__doc__")
+    return {"description": inspect.getdoc(struct)} if own else {}
 
 
 @cache

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from corral.kube.crd import EMBEDDED, UNIQUE, keys, rule
 from corral.kube.meta import EMPTY, Model
+from corral.kube.models.core_v1 import Container
 from corral.kube.structural import BASE64, TIME, Inexpressible, schema_of
 from corral.kube.values import QUANTITY_PATTERN, Duration, IntOrString, Json, Quantity
 
@@ -180,6 +181,18 @@ def test_rules_on_one_field_add_up() -> None:
         {"rule": "self > 0", "message": "too small"},
         {"rule": "self < 9", "message": "too big", "reason": "FieldValueInvalid"},
     ]
+
+
+def test_a_part_of_kubernetes_brings_its_shape_without_its_zeros() -> None:
+    container = schema_of_field(Container)
+
+    assert container["required"] == ["name"]
+    assert container["properties"]["image"] == {"type": "string"}
+    assert container["properties"]["env"]["x-kubernetes-list-map-keys"] == ["name"]
+
+
+def test_a_list_whose_keys_may_be_absent_is_one_value() -> None:
+    assert schema_of_field(Container)["properties"]["ports"].keys() == {"type", "items"}
 
 
 def test_a_duration_is_a_text_with_a_pattern() -> None:
