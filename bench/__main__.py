@@ -1,0 +1,87 @@
+"""`make bench`: measure every figure on a real local Kubernetes, write `docs/performance.md`, fail when a bound is missed.
+
+python -m bench                  all of them, and the page
+python -m bench events idle      only these; the page stays as it is
+python -m bench --smoke          small sizes and one run, to see that everything still runs; says nothing about speed
+
+A cluster named `bench` that is up already is used and left; otherwise one is started, and taken down at the end.
+"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from bench import creation, events, idle, sync, waiting
+from bench.claims import Finding, Run, bound_text, figure_text, number, value, verdict_text
+from bench.machine import this_machine
+from bench.page import page
+from bench.process import SMOKE, MeasurementFailed, Settings, Sizes
+from bench.world import prepare, running_cluster
+from corral.local.progress import Progress, Step
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+FIGURES: dict[str, ModuleType] = {
+    "creation": creation,
+    "sync": sync,
+    "events": events,
+    "idle": idle,
+    "waiting": waiting,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the figures of docs/performance.md.")
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"only these of {', '.join(FIGURES)}")
+    parser.add_argument("--smoke", action="store_true", help="small sizes, one run, no page and no verdict")
+    arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.figures) - FIGURES.keys()):
+        parser.error(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    names = tuple(arguments.figures or FIGURES)
+    sizes = SMOKE if arguments.smoke else Sizes()
+    try:
+        with running_cluster() as kubeconfig:
+            findings, kubernetes = asyncio.run(_measured(Settings(str(kubeconfig), sizes), names))
+    except MeasurementFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for finding in findings:
+        print(f"{verdict_text(finding):6}  {finding.claim.title}: {figure_text(finding)}  {bound_text(finding.claim)}")
+    if arguments.smoke:
+        return 0
+    if names == tuple(FIGURES):
+        methods = [(name, FIGURES[name].__doc__ or "") for name in names]
+        PAGE.write_text(page(findings, this_machine(kubernetes), methods))
+        print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    return 0 if all(finding.holds for finding in findings) else 1
+
+
+async def _measured(settings: Settings, names: tuple[str, ...]) -> tuple[list[Finding], str]:
+    with Progress(("Objects", *names)) as progress:
+        with progress.step("Objects") as step:
+            kubernetes = await prepare(settings, step.say)
+            step.note(f"{settings.sizes.pods} pods, Kubernetes {kubernetes}")
+        findings: list[Finding] = []
+        for name in names:
+            with progress.step(name) as step:
+                findings += await asyncio.to_thread(_findings, FIGURES[name], settings, step)
+    return findings, kubernetes
+
+
+def _findings(figure: ModuleType, settings: Settings, step: Step) -> list[Finding]:
+    runs: list[dict[str, Run]] = []
+    for run in figure.measure(settings):
+        runs.append(run)
+        told = ", ".join(
+            f"{number(value(claim.compare, run[claim.key]))} {claim.unit}"
+            for claim in figure.CLAIMS
+            if claim.bound is not None
+        )
+        print(f"  {figure.__name__} run {len(runs)} of {settings.sizes.runs}: {told}", file=sys.stderr, flush=True)
+        step.note(told)
+    return [Finding(claim=claim, runs=tuple(run[claim.key] for run in runs)) for claim in figure.CLAIMS]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The cluster the figures are measured on, and the objects in it. Safe to run again: what is there stays."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from bench.objects import CREATION, PODS, QUEUE, Ticket, a_ticket, worker_pod, worker_status
+from bench.process import MeasurementFailed, Settings
+from bench.server import our_client
+from corral.kube import AlreadyExists, Client, ObjectMeta, Precondition, Selector
+from corral.kube.crd import crd_of
+from corral.kube.models.core_v1 import Namespace, Pod
+from corral.local.home import home_of
+
+NAME = "bench"
+MANAGER = "corral-bench"
+AT_A_TIME = 24
+SERVED_WITHIN_S = 30.0
+
+Item = TypeVar("Item")
+
+
+@contextmanager
+def running_cluster() -> Iterator[Path]:
+    """The kubeconfig of a cluster of our own. One that is up already is used, and stays."""
+    home = home_of(NAME)
+    was_there = home.spec_file.exists()
+    try:
+        if _corral("up", "--name", NAME, "--bare") != 0:
+            raise MeasurementFailed(f"`corral up --name {NAME}` failed")
+        yield home.kubeconfig
+    finally:
+        if not was_there:
+            _corral("down", "--name", NAME)
+
+
+def _corral(*arguments: str) -> int:
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
+    return subprocess.run(command, check=False, stdout=sys.stderr).returncode
+
+
+async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
+    """Make the objects that the figures need; returns the server's version."""
+    sizes = settings.sizes
+    async with our_client(settings) as client:
+        for namespace in (CREATION, QUEUE, PODS):
+            await client.apply(Namespace(metadata=ObjectMeta(name=namespace)), field_manager=MANAGER, force=True)
+        await client.apply(crd_of(Ticket), field_manager=MANAGER, force=True)
+        await _until_served(client)
+        for namespace, count in ((CREATION, sizes.creations), (QUEUE, sizes.tickets)):
+            tickets = [a_ticket(number, namespace) for number in range(count)]
+            await _each(tickets, lambda ticket: _make(client, ticket), "tickets", say)
+        have = {pod.metadata.name for pod in (await client.list(Pod, Selector(namespace=PODS))).items}
+        missing = [number for number in range(sizes.pods) if worker_pod(number).metadata.name not in have]
+        await _each(missing, lambda number: _make_pod(client, number), "pods", say)
+        return (await client.server_version()).git_version
+
+
+async def _until_served(client: Client) -> None:
+    async with asyncio.timeout(SERVED_WITHIN_S):
+        while not await client.served(Ticket.resource):
+            await asyncio.sleep(0.2)
+
+
+async def _make(client: Client, ticket: Ticket) -> None:
+    with suppress(AlreadyExists):
+        await client.create(ticket, field_manager=MANAGER)
+
+
+async def _make_pod(client: Client, number: int) -> None:
+    pod = await client.create(worker_pod(number), field_manager=MANAGER)
+    await client.patch(
+        Pod,
+        pod.metadata.name,
+        PODS,
+        merge={"status": worker_status(number)},
+        precondition=Precondition(uid=pod.metadata.uid),
+        field_manager="kubelet",
+        subresource="status",
+    )
+
+
+async def _each(
+    items: Iterable[Item], work: Callable[[Item], Awaitable[None]], what: str, say: Callable[[str], None]
+) -> None:
+    await at_once(items, work, workers=AT_A_TIME, after_each=lambda done: done % 500 or say(f"{done} {what}"))
+
+
+async def at_once(
+    items: Iterable[Item],
+    work: Callable[[Item], Awaitable[None]],
+    *,
+    workers: int,
+    after_each: Callable[[int], object] = lambda _done: None,
+) -> None:
+    """The plainest loop with a fixed concurrency: so many workers take from one iterator until it is empty."""
+    left, done = iter(items), 0
+
+    async def worker() -> None:
+        nonlocal done
+        for item in left:
+            await work(item)
+            done += 1
+            after_each(done)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(workers):
+            tasks.create_task(worker())
