@@ -130,16 +130,17 @@ class Election:
         while not self.may_write():
             if self._lost:
                 raise LeaseLost(self._lost_because())
-            await self._attempt()
+            pause_s = await self._round()
             if not self.may_write():
-                await self._pause()
+                await asyncio.sleep(pause_s)
 
     async def hold(self) -> None:
         """Renew until cancelled; raise LeaseLost as soon as we may not write any more."""
+        pause_s = self._terms.retry_s
         while True:
-            await self._pause()
+            await asyncio.sleep(pause_s)
             if self.may_write():
-                await self._attempt()
+                pause_s = await self._round()
             if not self.may_write():
                 raise LeaseLost(self._lost_because())
 
@@ -166,32 +167,48 @@ class Election:
             trouble=self._trouble,
         )
 
-    async def _attempt(self) -> None:
-        """Look, decide, write: once. What fails is tried again next round; the deadline decides, not the error."""
+    async def _round(self) -> float:
+        """One attempt; returns how long to wait for the next. What failed is tried again: the deadline decides."""
+        started_s = self._clock.monotonic_s()
+        attempt_s_max = self._terms.renew_deadline_s / 3  # a request that hangs leaves time for two others
         try:
-            # Half the deadline: a request that hangs leaves time for another.
-            async with asyncio.timeout(self._terms.renew_deadline_s / 2):
+            async with asyncio.timeout(attempt_s_max):
                 await self._look_and_write()
         except (KubeError, TimeoutError) as error:
             self._failures += 1
-            self._trouble = str(error) or f"no answer about the lease within {self._terms.renew_deadline_s / 2:g} s"
+            self._trouble = str(error) or f"no answer about the lease within {attempt_s_max:.1f} s"
             log.warning("lease not renewed" if self.may_write() else "lease not taken", reason=self._trouble)
+        period_s = self._terms.retry_s * (1 + self._clock.random.random() / 5)
+        return max(0.0, period_s - (self._clock.monotonic_s() - started_s))
 
     async def _look_and_write(self) -> None:
         if not self.may_write():
             await self._look()  # a leader knows the lease: it wrote it last
-        started_s = self._clock.boottime_s()
         try:
-            lease = await self._write(decide(self._identity, self._observed, started_s))
+            await self._decide_and_write()
         except (Conflict, NotFound, AlreadyExists):
             await self._look()
-            self._check_holder()
-            raise
+            if not self._is_still_ours():
+                raise
+            await self._decide_and_write()  # somebody labelled or deleted it, or the answer to our renewal was lost
+
+    async def _decide_and_write(self) -> None:
+        started_s = self._clock.boottime_s()
+        lease = await self._write(decide(self._identity, self._observed, started_s))
         if lease is None or self._lost or (self._renewed_s is not None and not self.may_write()):
             return  # not ours, released meanwhile, or renewed too late
         self._renewed_s = started_s
         self._observed = Observed(lease, started_s)
         self._failures, self._trouble = 0, ""
+
+    def _is_still_ours(self) -> bool:
+        """We led, and the server did not accept our renewal: whose is it?"""
+        if self._renewed_s is None:
+            return False
+        holder = self._observed.lease.spec.holder_identity if self._observed is not None else ""
+        if holder and holder != self._identity:
+            self._lost = True
+        return self.may_write()
 
     async def _look(self) -> None:
         try:
@@ -200,12 +217,6 @@ class Election:
             self._observed = None
         else:
             self._observed = observe(self._observed, lease, self._clock.boottime_s())
-
-    def _check_holder(self) -> None:
-        """We thought that it was ours, and the server says whose it is."""
-        holder = self._observed.lease.spec.holder_identity if self._observed is not None else None
-        if self._renewed_s is not None and holder and holder != self._identity:
-            self._lost = True
 
     async def _write(self, decision: Decision) -> Lease | None:
         now = micro_time(self._clock.wall())
@@ -240,9 +251,6 @@ class Election:
             field_manager=FIELD_MANAGER,
             priority=Priority.LEASE,
         )
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self._terms.retry_s * (1 + self._clock.random.random() / 5))
 
     def _lost_because(self) -> str:
         holder = self.statistics().holder
