@@ -1,0 +1,156 @@
+"""Real Slurm for tests: a root folder a version, made once from Debian packages, and programs run inside it.
+
+`slurm_root("24.11")` makes the folder with mmdebstrap in the user's cache (about a minute and 150 MB; later calls find
+it). `Sandbox` runs programs in it with their own mounts, network, processes and host name: nothing that runs there
+touches the host, sees the network, or outlives the call.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.local.paths import cache_dir
+
+SUITES: Final[Mapping[str, str]] = {"24.11": "trixie", "26.05": "forky"}
+PACKAGES: Final = (
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "slurmrestd",
+    "slurm-client",
+    "slurm-wlm-jwt-plugin",  # only recommended by slurmctld, which cannot read AuthAltTypes=auth/jwt without it
+    "systemd-standalone-sysusers",  # else all of systemd comes
+)
+BUILD_WITHIN_S = 900.0
+HOST = "ctld"  # what a sandbox is called; a slurm.conf needs SlurmctldHost=ctld
+
+
+class SlurmRootError(Exception):
+    """No root folder could be made; says what to do."""
+
+
+def slurm_root(version: str) -> Path:
+    """The root folder of this version, made now if there is none. Two callers at a time make one."""
+    folder = cache_dir() / "roots" / f"slurm-{version}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"slurm-{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _build(SUITES[version], folder)
+    return folder
+
+
+def _build(suite: str, folder: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        raise SlurmRootError("the root folders of real Slurm are made by root with mmdebstrap: apt install mmdebstrap")
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    done = subprocess.run(
+        _mmdebstrap(suite, unfinished), capture_output=True, text=True, timeout=BUILD_WITHIN_S, check=False
+    )
+    if done.returncode != 0:
+        raise SlurmRootError(f"mmdebstrap of {suite} failed: {done.stderr.strip().splitlines()[-1]}")
+    unfinished.rename(folder)
+
+
+def _mmdebstrap(suite: str, folder: Path) -> list[str]:
+    excluded = ("man", "locale", "info", "doc")
+    return [
+        "nice",
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        "--components=main",
+        '--aptopt=Apt::Install-Recommends "false"',
+        '--aptopt=Acquire::Check-Valid-Until "false"',  # a testing suite's Release file may be past its date
+        *(f"--dpkgopt=path-exclude=/usr/share/{kind}/*" for kind in excluded),
+        "--dpkgopt=path-include=/usr/share/man/man5/*",  # what the tables of keys are made from
+        f"--include={','.join(PACKAGES)}",
+        suite,
+        str(folder),
+    ]
+
+
+# Runs as the first process of new namespaces: $1 root folder, $2 folder whose files become /etc/slurm, then a command.
+# An overlay in memory keeps the root folder as it is. Slurm finds no address when there is only 127.0.0.1.
+_ENTER: Final = f"""
+set -eu
+root=$1 files=$2; shift 2
+mount --make-rprivate /
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/up /mnt/work /mnt/root
+mount -t overlay overlay -o "lowerdir=$root,upperdir=/mnt/up,workdir=/mnt/work" /mnt/root
+cd /mnt/root
+mount -t proc proc proc
+mount --rbind /dev dev
+mount -t tmpfs tmpfs run
+mkdir -p etc/slurm run/slurm run/slurmctld run/slurmdbd var/spool/slurmctld var/log/slurm
+cp -R "$files/." etc/slurm/
+chown -R 64030:64030 etc/slurm run/slurm run/slurmctld run/slurmdbd var/spool/slurmctld var/log/slurm
+hostname {HOST}
+ip link set lo up
+ip address add 192.0.2.1/32 dev lo
+printf '127.0.0.1 localhost\\n192.0.2.1 {HOST} n1 n2 n3 n4\\n' > etc/hosts
+: > etc/resolv.conf
+exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
+"""
+_UNSHARE: Final = ("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The root folder of one version, with `files` as its /etc/slurm: names and their contents."""
+
+    root: Path
+    files: Mapping[str, bytes]
+
+    def run(self, *command: str, within_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end; stdout and stderr are one text."""
+        with self._entered(command) as argv:
+            return subprocess.run(
+                argv,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=within_s,
+                check=False,
+            )
+
+    def run_until(self, line: str, *command: str, within_s: float = 60.0) -> tuple[bool, str]:
+        """Run a daemon until it says `line`, or ends; whether it did, and all that it said. It is gone afterwards."""
+        said: list[str] = []
+        with (
+            self._entered(command) as argv,
+            subprocess.Popen(
+                argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            ) as process,
+        ):
+            assert process.stdout is not None
+            deadline = threading.Timer(within_s, process.kill)
+            deadline.start()
+            try:
+                for text in process.stdout:
+                    said.append(text)
+                    if line in text:
+                        return True, "".join(said)
+            finally:
+                deadline.cancel()
+                process.kill()
+        return False, "".join(said)
+
+    @contextlib.contextmanager
+    def _entered(self, command: Sequence[str]) -> Iterator[list[str]]:
+        with tempfile.TemporaryDirectory(prefix="corral-slurm-") as folder:
+            for name, content in self.files.items():
+                (Path(folder) / name).write_bytes(content)
+                (Path(folder) / name).chmod(0o600)
+            yield [*_UNSHARE, "sh", "-c", _ENTER, "enter", str(self.root), folder, *command]
