@@ -86,6 +86,13 @@ def test_a_field_reads(schema: dict[str, Any], go: GoFields, line: str) -> None:
     assert the_field("x", schema, go) == line
 
 
+def test_two_wire_names_for_one_attribute_both_survive() -> None:
+    document = a_document(**{"nat-outgoing": {"type": "string"}, "natOutgoing": {"type": "string"}})
+    spec = loaded(text_of(from_openapi(document, ["Toy"])))["ToySpec"]
+
+    assert msgspec.convert({"nat-outgoing": "a", "natOutgoing": "b"}, spec) == spec(nat_outgoing="a", nat_outgoing_="b")
+
+
 def test_a_kind_knows_where_it_is_served() -> None:
     text = text_of(from_openapi(a_document(), ["Toy"]))
 

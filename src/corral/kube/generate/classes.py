@@ -112,9 +112,12 @@ class _Classes:
 
     def _fields(self, owner: str, schema: Schema) -> Iterator[Field]:
         inherited = {"apiVersion", "kind", "metadata"} if owner in self._schemas.kinds else set()
+        taken = {"resource"} if inherited else set()
         for wire, part in sorted(schema.get("properties", {}).items()):
             if wire not in inherited:
-                yield self._field(owner, wire, part, required=wire in schema.get("required", ()))
+                field = self._field(owner, wire, part, required=wire in schema.get("required", ()))
+                yield _renamed(field, taken)
+                taken.add(field.attribute)
 
     def _field(self, owner: str, wire: str, part: Schema, *, required: bool) -> Field:
         go, in_status = self._go.get(owner, GoFields()), owner in self._statuses
@@ -142,6 +145,11 @@ class _Classes:
         if reference not in KNOWN and self._class(reference).constructible:
             return Field(attribute, wire, kind, f"{names.class_name(reference)}()", default_of=reference)
         return Field(attribute, wire, kind.inside("{} | None"), "None") if may_be_none else Field(attribute, wire, kind)
+
+
+def _renamed(field: Field, taken: set[str]) -> Field:
+    """Two wire names (`nat-outgoing`, `natOutgoing`) may make one attribute; the later one gets an underscore."""
+    return msgspec.structs.replace(field, attribute=f"{field.attribute}_") if field.attribute in taken else field
 
 
 def type_of(schema: Schema) -> Type:

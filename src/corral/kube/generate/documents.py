@@ -88,6 +88,8 @@ def _name_objects(schema: Schema, prefix: str, name: str, found: dict[str, Schem
         return schema
     shape = msgspec.json.encode(_without_prose(schema), order="deterministic")
     if shape not in known:
+        while prefix + name in found:
+            name += "_"  # `spec.sides` and a field `specSides` make the same name
         known[shape] = prefix + name
         found[prefix + name] = {
             **schema,
