@@ -53,7 +53,9 @@ def resources_body(group: str, version: str, kinds: Kinds) -> Json:
 def resource_entries(served: Served) -> list[Json]:
     resource = served.resource
     base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
-    entries: list[Json] = [{"name": resource.plural, **base, "verbs": VERBS}]
+    names = {"shortNames": list(served.short_names)} if served.short_names else {}
+    categories = {"categories": list(served.categories)} if served.categories else {}
+    entries: list[Json] = [{"name": resource.plural, **base, "verbs": VERBS, **names, **categories}]
     if served.status:
         entries.append(
             {"name": f"{resource.plural}/status", **base, "singularName": "", "verbs": ["get", "patch", "update"]}

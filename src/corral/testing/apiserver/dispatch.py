@@ -41,8 +41,9 @@ def answer(objects: Objects, call: Call) -> tuple[int, Json]:
         case "GET", name, "scale":
             return 200, scale_of(objects, call.served, call.namespace, name)
         case "PATCH", name, "scale":
-            content, options = call.content_type, call.options
-            return 200, patch_scale(objects, call.served, call.namespace, name, call.body, content, options)
+            return 200, patch_scale(
+                objects, call.served, call.namespace, name, call.body, call.content_type, call.options
+            )
         case _, _, "":
             raise answers.method_not_allowed()
         case _:

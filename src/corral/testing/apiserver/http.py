@@ -6,9 +6,9 @@ It speaks plain HTTP and asks for no credentials. Faults of the network (refused
 a closed connection, which is what a client of a real server sees of them.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 
 from aiohttp import web
 
@@ -27,7 +27,7 @@ async def serve_over_http(server: FakeApiServer) -> AsyncIterator[str]:
     """The URL of the server while the block runs. Needs a loop with real time."""
     connection = server.connect("http")
     application = web.Application(client_max_size=2 * REQUEST_BYTES_MAX)
-    application.router.add_route("*", "/{path:.*}", lambda request: answer(connection, request))
+    application.router.add_route("*", "/{path:.*}", partial(answer, connection))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_WITHIN_S)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -52,7 +52,7 @@ async def answer(connection: Connection, incoming: web.Request) -> web.StreamRes
         path=incoming.rel_url.raw_path,
         query=tuple(incoming.query.items()),
         body=await incoming.read(),
-        content_type=incoming.content_type if incoming.can_read_body else "",
+        content_type=incoming.headers.get("content-type", ""),
         deadline_s=LONG_S,
     )
     try:
@@ -71,10 +71,11 @@ async def stream(connection: Connection, request: Request, incoming: web.Request
         try:
             async for chunk in watch.chunks(silence_s_max=LONG_S):
                 await outgoing.write(chunk)
+            await outgoing.write_eof()
         except Unreachable:
             return hang_up(incoming)
-        with suppress(ConnectionError, asyncio.CancelledError):
-            await outgoing.write_eof()
+        except ConnectionError:
+            pass  # the client left, as watchers do
         return outgoing
 
 

@@ -45,6 +45,8 @@ class Scale(msgspec.Struct, frozen=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     resource: Resource
     custom: bool = False
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     status: bool = False
     scale: Scale | None = None
     generation: bool = False
@@ -71,10 +73,14 @@ def custom(
     validate: Validate = anything_goes,
     topology: Topology | None = None,
     fields: Iterable[str] = (),
+    short_names: Iterable[str] = (),
+    categories: Iterable[str] = (),
 ) -> Served:
     return Served(
         resource=resource,
         custom=True,
+        short_names=tuple(short_names),
+        categories=tuple(categories),
         status=status,
         scale=scale,
         generation=True,
@@ -96,6 +102,8 @@ def from_definition(definition: Json) -> list[Served]:
                 plural=spec["names"]["plural"],
                 namespaced=spec["scope"] == "Namespaced",
             ),
+            short_names=spec["names"].get("shortNames") or (),
+            categories=spec["names"].get("categories") or (),
             status="status" in (version.get("subresources") or {}),
             scale=scale_of((version.get("subresources") or {}).get("scale")),
             topology=from_schema((version.get("schema") or {}).get("openAPIV3Schema") or {}),
