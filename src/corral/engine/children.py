@@ -35,6 +35,10 @@ PATHS_SHOWN_MAX = 5
 T = TypeVar("T", bound=Object)
 
 
+class BadChild(ValueError):
+    """Our own mistake: an object that this owner cannot have as a child."""
+
+
 class Once(msgspec.Struct, frozen=True):
     """A child that is made once and never changed afterwards: a pod, a generated Secret."""
 
@@ -59,7 +63,7 @@ def children(owner: Object, desired: Iterable[Object | Once], observed: Iterable
     for entry in desired:
         child = _as_child(entry.object if isinstance(entry, Once) else entry, owner, manager)
         if ref(child) in wanted:
-            raise ValueError(f"{ref(owner)}: {ref(child)} is desired twice")
+            raise BadChild(f"{ref(owner)}: {ref(child)} is desired twice")
         wanted.add(ref(child))
         plan += _one_child(owner, child, there.get(ref(child)), once=isinstance(entry, Once))
     surplus = (there[name] for name in sorted(there.keys() - wanted))
@@ -169,7 +173,7 @@ def _as_child(obj: Object, owner: Object, manager: str) -> Object:
     namespace = (meta.namespace or owner.metadata.namespace) if obj.resource.namespaced else ""
     if owner.metadata.namespace not in ("", namespace):
         where = f"in namespace {namespace}" if namespace else "cluster-wide"
-        raise ValueError(f"{ref(owner)} cannot own {ref(obj)} {where}: an owner reference does not cross namespaces")
+        raise BadChild(f"{ref(owner)} cannot own {ref(obj)} {where}: an owner reference does not cross namespaces")
     references = (*meta.owner_references, controller_reference(owner))
     child = with_metadata(obj, msgspec.structs.replace(meta, namespace=namespace, owner_references=references))
     mark = f"{manager}/{digest(wire(child))}"

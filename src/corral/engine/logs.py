@@ -1,10 +1,12 @@
 """Structured logs: one constant event a line, variables as pairs, the reconcile id on everything a pass says.
 
 Nothing that an object holds can reach a log: only names, numbers, versions, reasons and sentences are taken. A value of
-any other type is replaced by the name of its type, so a Secret passed by mistake is logged as `<Secret>`.
+any other type is replaced by the name of its type, so a Secret passed by mistake is logged as `<Secret>`. Of a bug the
+log has the stack, and the message only when the exception is ours: a stranger's message may quote what it choked on.
 """
 
 import sys
+import traceback
 from collections.abc import MutableMapping
 from datetime import datetime
 from typing import Any, Literal, TextIO
@@ -30,7 +32,6 @@ def configure(*, form: LogFormat = "json", stream: TextIO | None = None) -> None
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
             only_plain_values,
             render,
         ],
@@ -51,6 +52,12 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple) and all(isinstance(item, PLAIN + NAMES) for item in value):
         return [_plain(item) for item in value]
     return f"<{type(value).__name__}>"
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """What a log may have of an exception, without the values that it happened to."""
+    said = {"error": type(error).__name__, "stack": "".join(traceback.format_tb(error.__traceback__))}
+    return {**said, "message": str(error)} if type(error).__module__.startswith("corral.") else said
 
 
 def logger(**bound: str) -> structlog.stdlib.BoundLogger:

@@ -29,7 +29,7 @@ from corral.engine.clock import Clock
 from corral.engine.controller import AnyController, Watch, with_finalizer
 from corral.engine.failures import STALLED_RETRY_S, failure_of
 from corral.engine.informer import Cause, Informer, Informers
-from corral.engine.logs import logger
+from corral.engine.logs import described, logger
 from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
 from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
@@ -258,7 +258,7 @@ class Passes:
 
     def _bug(self, error: Exception) -> Problem:
         self._metrics.panics.labels(self.controller.name).inc()
-        self._log.exception("bug in a reconciler", error=type(error).__name__)
+        self._log.error("bug in a reconciler", **described(error))
         message = f"{self.controller.name} has a bug: {type(error).__name__}; its log has the details"
         return Problem(reason="InternalError", message=message)
 
