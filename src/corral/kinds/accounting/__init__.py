@@ -1,0 +1,1 @@
+"""Accounting: slurmdbd and its database."""

@@ -1,0 +1,1 @@
+"""Controller: slurmctld with its keys, its configuration and its state."""

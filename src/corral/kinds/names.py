@@ -1,0 +1,97 @@
+"""What things are called: children, labels, ports, paths and images. Every name is derived here and nowhere else.
+
+Kubernetes names of Services and pods' host names hold 63 characters; a name that would be longer is cut and ends in a
+digest of the whole, so that it stays unique and stays the same.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+NAME_MAX = 63
+DIGEST_LENGTH = 8
+
+SLURMCTLD_PORT = 6817
+SLURMD_PORT = 6818
+SLURMDBD_PORT = 6819
+SLURMRESTD_PORT = 6820
+SSH_PORT = 22
+MYSQL_PORT = 3306
+
+SLURM_UID = 64030  # Debian's `slurm`, in all releases
+MYSQL_UID = 999
+NOBODY_UID = 65534
+
+SLURM_KEY = "slurm.key"  # keys of our Secrets, and file names in /etc/slurm
+JWT_KEY = "jwt.key"
+TOKEN_KEY = "SLURM_JWT"  # noqa: S105 - the name of a key, not a secret
+
+CLUSTER_LABEL = "slurm.corral.dev/cluster"  # the Controller's name, on everything of one Slurm cluster
+COMPONENT_LABEL = "app.kubernetes.io/component"
+NODESET_LABEL = "slurm.corral.dev/nodeset"
+
+
+def fitted(name: str, *, length_max: int = NAME_MAX) -> str:
+    if len(name) <= length_max:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]
+    return f"{name[: length_max - DIGEST_LENGTH - 1].rstrip('-.')}-{digest}"
+
+
+def controller_name(controller: str) -> str:
+    """StatefulSet, Service and pods (`-0`) of slurmctld."""
+    return fitted(f"{controller}-controller", length_max=NAME_MAX - 2 - 11)  # room for -0 and a revision hash
+
+
+def config_name(controller: str) -> str:
+    return fitted(f"{controller}-config")
+
+
+def slurm_key_name(controller: str) -> str:
+    return fitted(f"{controller}-auth-slurm")
+
+
+def jwt_key_name(controller: str) -> str:
+    return fitted(f"{controller}-auth-jwt")
+
+
+def workers_name(controller: str) -> str:
+    """The headless Service under which every worker of a cluster is found by its host name."""
+    return fitted(f"{controller}-workers")
+
+
+def accounting_name(accounting: str) -> str:
+    return fitted(f"{accounting}-accounting", length_max=NAME_MAX - 2 - 11)
+
+
+def database_name(accounting: str) -> str:
+    return fitted(f"{accounting}-database", length_max=NAME_MAX - 2 - 11)
+
+
+def restapi_name(restapi: str) -> str:
+    return fitted(f"{restapi}-restapi", length_max=NAME_MAX - 17)  # room for a Deployment's two hashes
+
+
+def loginset_name(loginset: str) -> str:
+    return fitted(f"{loginset}-login", length_max=NAME_MAX - 17)
+
+
+def token_secret_name(token: str, username: str) -> str:
+    return fitted(f"{token}-jwt-{username.lower().replace('_', '-')}")
+
+
+def slurm_image(version: str) -> str:
+    return f"corral/slurm:{version}"
+
+
+MARIADB_IMAGE = "corral/mariadb:11.8"
+CORRAL_IMAGE = "corral/corral:0.1.0"
+
+
+def labels(component: str, name: str, *, cluster: str = "") -> Mapping[str, str]:
+    """What selects the pods of one component of one object; `cluster` adds which Slurm cluster they belong to."""
+    found = {
+        "app.kubernetes.io/name": component,
+        "app.kubernetes.io/instance": name[:NAME_MAX].rstrip("-."),
+        "app.kubernetes.io/managed-by": "corral",
+    }
+    return {**found, CLUSTER_LABEL: cluster[:NAME_MAX].rstrip("-.")} if cluster else found

@@ -1,0 +1,1 @@
+"""NodeSet: a group of Slurm nodes, each a pod."""

@@ -1,0 +1,80 @@
+"""NodeSet: a group of Slurm nodes, each a pod that Corral owns directly."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from corral.kinds.parts import (
+    CATEGORIES,
+    GROUP,
+    VERSION,
+    BasicStatus,
+    Overrides,
+    PodTemplate,
+    Ref,
+    Replicas,
+    SlurmVersion,
+)
+from corral.kube.crd import Column, Scale, kind, rule
+from corral.kube.meta import EMPTY, Model, Object
+
+
+class Partition(Model, frozen=True, kw_only=True):
+    """A partition of these nodes, named as the NodeSet."""
+
+    enabled: bool = False
+    config: Annotated[
+        str, Meta(max_length=4096, pattern=r"^[^\r\n]*$", description="More of its line: MaxTime=1-0 Default=YES")
+    ] = ""
+
+
+class NodeSetSpec(Model, frozen=True, kw_only=True):
+    controller_ref: Annotated[Ref, rule("self == oldSelf", "a NodeSet stays with its Controller; make another one")]
+    replicas: Replicas = 1
+    ordinal_padding: Annotated[int, Meta(ge=0, le=9, description="Digits of the ordinal: 3 makes gpu-007.")] = 0
+    version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
+    slurmd: Overrides = EMPTY
+    template: PodTemplate = PodTemplate()
+    extra_conf: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            pattern=r"^[^\r\n\"\\]*$",
+            description="More of the node's own line: Weight=10 Features=a100 Gres=gpu:2",
+        ),
+    ] = ""
+    partition: Partition = Partition()
+    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+
+
+class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
+    replicas: int = 0
+    ready_replicas: int = 0
+    selector: Annotated[str, Meta(max_length=1024)] = ""
+    idle: int = 0
+    allocated: int = 0
+    draining: int = 0
+    down: int = 0
+
+
+@kind(
+    group=GROUP,
+    version=VERSION,
+    plural="nodesets",
+    short_names=("nss", "slurmd"),
+    categories=CATEGORIES,
+    scale=Scale(selector=".status.selector"),
+    columns=(
+        Column("Desired", "integer", ".spec.replicas"),
+        Column("Up", "integer", ".status.readyReplicas"),
+        Column("Idle", "integer", ".status.idle"),
+        Column("Alloc", "integer", ".status.allocated"),
+        Column("Drain", "integer", ".status.draining"),
+        Column("Down", "integer", ".status.down"),
+    ),
+)
+class NodeSet(Object, frozen=True, kw_only=True):
+    """A group of Slurm nodes: pods that register by themselves and are drained before they go."""
+
+    spec: NodeSetSpec
+    status: NodeSetStatus = NodeSetStatus()

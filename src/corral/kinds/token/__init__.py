@@ -1,0 +1,1 @@
+"""Token: a JWT for a user, kept fresh in a Secret."""
