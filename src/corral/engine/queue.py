@@ -249,7 +249,7 @@ class WorkQueue(Generic[K]):
         """Let an idle or waiting key wait as `new` asks, or as it does already if that is sooner."""
         now_s = self._now_s()
         self._ring_alarms(now_s)
-        ready = next((lane for lane in self._lanes if key in lane), None)
+        ready = self._lane_of(key)
         known = self._delayed.pop(key, None) if ready is None else ready[key]
         entry = new if known is None else known.merged(new, now_s)
         self._coalesced += known is not None
@@ -263,6 +263,12 @@ class WorkQueue(Generic[K]):
         else:
             self._delayed[key] = entry
             self._set_alarm(key, entry)
+
+    def _lane_of(self, key: K) -> "OrderedDict[K, _Entry] | None":
+        for lane in self._lanes:
+            if key in lane:
+                return lane
+        return None
 
     def _set_alarm(self, key: K, entry: "_Entry") -> None:
         self._sequence += 1

@@ -294,12 +294,14 @@ class _Table(Generic[T]):
         self.buckets[index] = buckets
 
     def put(self, key: Key, obj: T) -> None:
-        values_by_index = [(self.buckets[index], tuple(function(obj))) for index, function in self.functions.items()]
-        if (old := self.objects.get(key)) is not None:
-            self._unindex(
-                key, old, keep=dict(zip(self.functions, (values for _, values in values_by_index), strict=True))
-            )
-        for buckets, values in values_by_index:
+        old = self.objects.get(key)
+        moves = [
+            (self.buckets[index], () if old is None else tuple(function(old)), tuple(function(obj)))
+            for index, function in self.functions.items()
+        ]
+        for buckets, old_values, values in moves:
+            if old_values and old_values != values:
+                _leave(buckets, key, (value for value in old_values if value not in values))
             for value in values:
                 if (bucket := buckets.get(value)) is None:
                     bucket = buckets[value] = {}
@@ -307,16 +309,20 @@ class _Table(Generic[T]):
         self.objects[key] = obj
 
     def remove(self, key: Key) -> None:
-        self._unindex(key, self.objects.pop(key), keep={})
+        old = self.objects[key]
+        leaves = [(self.buckets[index], tuple(function(old))) for index, function in self.functions.items()]
+        for buckets, values in leaves:
+            _leave(buckets, key, values)
+        del self.objects[key]
 
-    def _unindex(self, key: Key, old: T, keep: Mapping[str, tuple[Hashable, ...]]) -> None:
-        for index, function in self.functions.items():
-            buckets, kept = self.buckets[index], keep.get(index, ())
-            for value in function(old):
-                if value not in kept and (bucket := buckets.get(value)) is not None:
-                    bucket.pop(key, None)
-                    if not bucket:
-                        del buckets[value]
+
+def _leave(buckets: _Buckets[T], key: Key, values: Iterable[Hashable]) -> None:
+    """`dict.fromkeys`, because a function may yield a value twice."""
+    for value in dict.fromkeys(values):
+        bucket = buckets[value]
+        del bucket[key]
+        if not bucket:
+            del buckets[value]
 
 
 class _Contents(Generic[T]):
