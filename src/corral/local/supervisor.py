@@ -57,19 +57,34 @@ class Supervisor:
         self._records = read_records(home)
 
     def run(self) -> None:
+        """Until the cluster's directory is taken away."""
         self._adopt_strays(read_components(self._home))
-        while True:
-            wanted = read_components(self._home)
-            self._note_deaths()
-            ready = frozenset(c.name for c in wanted if c.name in to_probe(wanted, self._records) and self._is_ready(c))
-            for step in plan(wanted, self._records, ready, time.time()):
-                if isinstance(step, Start):
-                    self._start(step.component)
-                else:
-                    self._stop(step.name, step.process, step.reason)
-            self._bound_logs()
-            running = [record.process for record in self._records.values() if record.ended_at_s is None]
-            wait(running, TURN_S if len(running) == len(wanted) else EAGER_TURN_S)
+        while self._home.components.exists():
+            try:
+                turn_s = self._turn()
+            except OSError as error:  # a full disk, most likely: what runs must stay supervised
+                _say(f"trouble, trying again: {error}")
+                turn_s = TURN_S
+            wait(self._running(), turn_s)
+
+    def _turn(self) -> float:
+        """Returns how long to wait for the next one if nothing dies."""
+        wanted = read_components(self._home)
+        self._note_deaths()
+        awaited = to_probe(wanted, self._records)
+        ready = frozenset(
+            component.name for component in wanted if component.name in awaited and self._is_ready(component)
+        )
+        for step in plan(wanted, self._records, ready, time.time()):
+            if isinstance(step, Start):
+                self._start(step.component)
+            else:
+                self._stop(step.name, step.process, step.reason)
+        self._bound_logs()
+        return TURN_S if len(self._running()) == len(wanted) else EAGER_TURN_S
+
+    def _running(self) -> list[Identity]:
+        return [record.process for record in self._records.values() if record.ended_at_s is None]
 
     def _start(self, component: Component) -> None:
         argv = (*enter(network=component.network, mounts=component.mounts), *component.argv)
