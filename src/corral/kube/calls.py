@@ -2,8 +2,8 @@
 
 One call: wait for a turn at the gate, ask the fence (writes only), hand the request to the transport, and read the
 answer. What `retry.py` calls harmless is repeated until the deadline, which covers all of it: the wait for a turn,
-every attempt and every pause. A pause does not keep the slot. Streams and sockets live long: they pass no gate and are
-never repeated here.
+every attempt (the transport is told what is left) and every pause. A pause does not keep the slot. Streams and sockets
+live long: they pass no gate and are never repeated here.
 """
 
 import asyncio
@@ -106,21 +106,31 @@ class Calls:
         await self._transport.close()
 
     async def _attempt(self, request: Request, deadline: float, fence: Fence | None) -> Response:
-        loop = asyncio.get_running_loop()
-        sent = False
+        now_s = asyncio.get_running_loop().time
+        if not self._gate.enter_nowait(request.priority):
+            await self._turn(request, deadline)
+        started_s, status = now_s(), 0
         try:
-            async with asyncio.timeout_at(deadline), self._gate.slot(request.priority):
-                hurried = msgspec.structs.replace(request, deadline_s=max(deadline - loop.time(), 0.001))
-                with self._observed(request.subject) as told:
-                    self._check(fence, request.subject)
-                    sent = True
-                    response = await self._transport.request(hurried)
-                    told.status = response.status
-        except TimeoutError:
-            raise self._late(request, sent=sent) from None
-        if response.status >= 400:
-            raise error_of(request.subject, response.status, response.headers, response.body)
+            self._check(fence, request.subject)
+            hurried = msgspec.structs.replace(request, deadline_s=max(deadline - started_s, 0.001))
+            response = await self._transport.request(hurried)
+            status = response.status
+        finally:
+            self._gate.leave(request.priority)
+            self._observer.on_request(request.subject.verb, request.subject.kind, status, now_s() - started_s)
+        if status >= 400:
+            raise error_of(request.subject, status, response.headers, response.body)
         return response
+
+    async def _turn(self, request: Request, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._gate.enter(request.priority)
+        except TimeoutError:
+            gate = self._gate.statistics()
+            waiting = f"{gate.under_way} requests under way, {sum(gate.waiting.values())} waiting"
+            late = f"no turn to be sent within {request.deadline_s:g} s ({waiting})"
+            raise Unreachable(request.subject, late, sent=False) from None
 
     def _check(self, fence: Fence | None, subject: Subject) -> None:
         """The last thing before the transport: no await may come between."""
@@ -137,14 +147,6 @@ class Calls:
             yield told
         finally:
             self._observer.on_request(subject.verb, subject.kind, told.status, now_s() - started_s)
-
-    def _late(self, request: Request, *, sent: bool) -> Unreachable:
-        within = f"within {request.deadline_s:g} s"
-        if sent:
-            return Unreachable(request.subject, f"no answer {within}")
-        gate = self._gate.statistics()
-        waiting = f"{gate.under_way} requests under way, {sum(gate.waiting.values())} waiting"
-        return Unreachable(request.subject, f"no turn to be sent {within} ({waiting})", sent=False)
 
 
 class _Told:

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -47,7 +48,7 @@ class HttpTransport:
         self._contexts: dict[ClientCertificate | None, ssl.SSLContext] = {}
         agent = f"corral/{corral.__version__} ({component})"
         self._requests = _session(agent, connections_max)
-        self._streams = _session(agent, 0)
+        self._streams = _session(agent, 0, _keep_refusal)
 
     def __repr__(self) -> str:
         return f"<HttpTransport to {self._url}>"
@@ -141,8 +142,7 @@ class HttpTransport:
         return other if other != refused else None
 
     def _url_of(self, request: Request) -> URL:
-        query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
-        return URL(self._url + request.path + query, encoded=True)
+        return URL(self._url + request.path + _query(request.query), encoded=True)
 
     def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
         """One for each certificate: connections made with an older one are not used again."""
@@ -225,7 +225,7 @@ async def _keep_refusal(
     return response
 
 
-def _session(agent: str, connections_max: int) -> aiohttp.ClientSession:
+def _session(agent: str, connections_max: int, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
     """Without compression: unpacking costs as much as decoding, and the API server is near."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections_max, socket_factory=_connection),
@@ -234,7 +234,7 @@ def _session(agent: str, connections_max: int) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         read_bufsize=READ_BUFFER_BYTES,
-        middlewares=(_keep_refusal,),
+        middlewares=middlewares,
     )
 
 
@@ -247,6 +247,11 @@ def _connection(address: aiohttp.AddrInfoType) -> socket.socket:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
     return connection
+
+
+@lru_cache(maxsize=256)  # most requests of a process ask in a few ways
+def _query(query: tuple[tuple[str, str], ...]) -> str:
+    return f"?{urlencode(query, quote_via=quote)}" if query else ""
 
 
 def _headers(request: Request, auth: Auth) -> list[tuple[str, str]]:

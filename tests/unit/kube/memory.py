@@ -96,7 +96,10 @@ class MemoryTransport:
             await asyncio.sleep(0)
             if isinstance(given, Exception):
                 raise given
-            return given if isinstance(given, Response) else await given(request)
+            async with asyncio.timeout(request.deadline_s):
+                return given if isinstance(given, Response) else await given(request)
+        except TimeoutError:
+            raise Unreachable(request.subject, "no answer in time") from None
         finally:
             self.under_way -= 1
 

@@ -72,7 +72,7 @@ async def test_a_server_that_asks_for_too_much_patience_is_reported_with_what_it
 async def test_the_deadline_covers_all_attempts() -> None:
     call, transport = calls(unreachable(sent=True), never)
     started_s = asyncio.get_running_loop().time()
-    with pytest.raises(Unreachable, match="no answer within 5 s"):
+    with pytest.raises(Unreachable, match="no answer in time"):
         await call.send(a_request(deadline_s=5), Repeat.HARMLESS)
 
     assert asyncio.get_running_loop().time() - started_s == pytest.approx(5.0)
