@@ -343,3 +343,13 @@ async def test_a_pretended_kubelet_gives_pods_their_grace() -> None:
     watch = client.watch(untyped(POD), Selector("default"), resource_version=marked.metadata.resource_version)
     async with aclosing(watch):
         assert isinstance(await anext(watch), Gone)
+
+
+async def test_an_open_watch_outlives_a_compaction() -> None:
+    server = FakeApiServer()
+    watching = asyncio.create_task(next_event(Client(server.connect()), "2"))
+    await asyncio.sleep(1)
+    server.add(manifest("a"))
+    server.compact()
+
+    assert isinstance(await watching, Put)

@@ -153,6 +153,7 @@ class WatchStream:
         self._wake = asyncio.Event()
         self._broken = False
         self._stalled = False
+        self._pending: list[bytes] = []  # taken from the watch, and not yet sent
         self._sent: list[bytes] = []
 
     @property
@@ -169,6 +170,11 @@ class WatchStream:
     def stall(self) -> None:
         """Half-open: nothing comes any more, and nothing says so."""
         self._stalled = True
+
+    def catch_up(self) -> None:
+        """History is about to go. What this watch has not sent yet is on its way already, as in the real server."""
+        if self._watch is not None:
+            self._pending += self._watch.take(self._server.now_s())
 
     async def chunks(self, *, silence_s_max: float) -> AsyncIterator[bytes]:
         if self._body:
@@ -189,7 +195,9 @@ class WatchStream:
         while True:
             self._check()
             if not self._is_mute():
-                if lines := self._watch.take(self._server.now_s()):
+                self.catch_up()
+                if self._pending:
+                    lines, self._pending = self._pending, []
                     return await self._sendable(lines)
                 if self._watch.is_over:
                     return []

@@ -3,10 +3,11 @@
 from typing import Any
 
 from corral.testing.apiserver import answers
+from corral.testing.apiserver.admission import Preconditions, Propagation
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.eviction import evict
 from corral.testing.apiserver.lists import check_watch, list_page
-from corral.testing.apiserver.objects import Objects, Preconditions, Propagation
+from corral.testing.apiserver.objects import Objects
 from corral.testing.apiserver.routes import Call, list_query
 from corral.testing.apiserver.scale import patch_scale, scale_of
 

@@ -5,9 +5,10 @@ Pods that are not running are evicted without asking, as the real server does.
 """
 
 from corral.testing.apiserver import answers
+from corral.testing.apiserver.admission import Preconditions
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Served
-from corral.testing.apiserver.objects import Objects, Options, Preconditions
+from corral.testing.apiserver.objects import Objects, Options
 from corral.testing.apiserver.selectors import matches_label_selector
 
 

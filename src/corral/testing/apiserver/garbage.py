@@ -6,9 +6,10 @@ the real collector does; an owner reference across namespaces counts as dangling
 
 from typing import Final, TypeAlias
 
+from corral.testing.apiserver.admission import FOREGROUND, ORPHAN, Propagation
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Served
-from corral.testing.apiserver.objects import FOREGROUND, ORPHAN, Objects, Propagation, key_of
+from corral.testing.apiserver.objects import Objects, key_of
 
 Dependents: TypeAlias = dict[str, list[tuple[Served, Json]]]  # by the uid of their owner
 

@@ -8,9 +8,10 @@ import yaml
 
 from corral.kube.transport import Request
 from corral.testing.apiserver import answers
+from corral.testing.apiserver.admission import OBJECT_BYTES_MAX
 from corral.testing.apiserver.kinds import Kinds, Served
 from corral.testing.apiserver.lists import Query
-from corral.testing.apiserver.objects import OBJECT_BYTES_MAX, Options
+from corral.testing.apiserver.objects import Options
 from corral.testing.apiserver.selectors import selector
 
 REQUEST_BYTES_MAX = 2 * OBJECT_BYTES_MAX  # the server's own limit on a body; etcd's is lower

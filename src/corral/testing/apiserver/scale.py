@@ -3,9 +3,10 @@
 from typing import Any
 
 from corral.testing.apiserver import answers
+from corral.testing.apiserver.admission import check_uid, check_version, stated
 from corral.testing.apiserver.answers import Json
 from corral.testing.apiserver.kinds import Scale, Served, at
-from corral.testing.apiserver.objects import Objects, Options, check_uid, check_version, stated
+from corral.testing.apiserver.objects import Objects, Options
 from corral.testing.apiserver.patches import json_patch, merge_patch
 
 

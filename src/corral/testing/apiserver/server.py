@@ -22,7 +22,9 @@ import msgspec
 from corral.kube.meta import Object, Resource
 from corral.kube.transport import Request, Response
 from corral.testing.apiserver import answers
+from corral.testing.apiserver.admission import Propagation
 from corral.testing.apiserver.answers import Json, Rejection
+from corral.testing.apiserver.builtin import BUILT_IN
 from corral.testing.apiserver.connection import Connection, WatchStream
 from corral.testing.apiserver.discovery import describe
 from corral.testing.apiserver.dispatch import answer
@@ -40,7 +42,7 @@ from corral.testing.apiserver.kinds import (
     custom,
 )
 from corral.testing.apiserver.lists import Event, check_watch
-from corral.testing.apiserver.objects import Objects, Options, Propagation
+from corral.testing.apiserver.objects import Objects, Options
 from corral.testing.apiserver.routes import list_query, parse
 from corral.testing.apiserver.storage import Change, Snapshot, Storage
 from corral.testing.apiserver.topology import Topology
@@ -61,7 +63,7 @@ class FakeApiServer:
     ) -> None:
         self.faults = faults
         self.chance = Chance(seed)
-        self.kinds = Kinds()
+        self.kinds = Kinds(BUILT_IN)
         self.storage = Storage()
         self.objects = Objects(self.kinds, self.storage, Random(f"{seed} names"), self.now)  # noqa: S311
         self.trace: list[str] = []
@@ -214,6 +216,8 @@ class FakeApiServer:
     def compact(self) -> None:
         """Forget all history: who resumes from an older version gets 410."""
         self.note("", f"COMPACT at {self.storage.version}")
+        for stream in self.streams:
+            stream.catch_up()
         self.storage.compact(self.storage.version)
 
     def snapshot(self) -> Snapshot:
@@ -279,6 +283,8 @@ class FakeApiServer:
             if refusal := refusal_by(fate):
                 raise refusal
             call = parse(request, self.kinds)
+            if not call.is_watch:
+                return self._respond(request, fate), None
             query = list_query(call)
             check_watch(query)
             if fate.fault is Fault.EXPIRE_IN_STREAM:
