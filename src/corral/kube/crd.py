@@ -182,7 +182,7 @@ def _schema(own: type[Object], definition: _Definition) -> Schema:
     if "status" in schema["properties"]:
         _check_status(own, schema["properties"]["status"])
     if found := _entries(definition.rules):
-        schema["x-kubernetes-validations"] = found
+        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", ()), *found]
     return schema
 
 

@@ -171,7 +171,7 @@ def _by_type(schema: Schema) -> Type:
     if kind == "array":
         return _list(schema)
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return type_of(schema["additionalProperties"]).inside("Mapping[str, {}]", ("Mapping", "collections.abc"))
+        return _element(schema["additionalProperties"]).inside("Mapping[str, {}]", ("Mapping", "collections.abc"))
     if kind == "object" and not schema.get("x-kubernetes-preserve-unknown-fields"):
         json = Type("Json", frozenset({("Json", "corral.kube.values")}))
         return json.inside("Mapping[str, {}]", ("Mapping", "collections.abc"))
@@ -184,8 +184,12 @@ def _by_type(schema: Schema) -> Type:
     return Type("Json", frozenset({("Json", "corral.kube.values")}))
 
 
+def _element(schema: Schema) -> Type:
+    return type_of(schema).inside("{} | None") if schema.get("nullable") else type_of(schema)
+
+
 def _list(schema: Schema) -> Type:
-    elements = type_of(schema["items"]).inside("tuple[{}, ...]")
+    elements = _element(schema["items"]).inside("tuple[{}, ...]")
     if schema.get("x-kubernetes-list-type") == "map":
         keys = ", ".join(f'"{key}"' for key in schema["x-kubernetes-list-map-keys"])
         marked = f"Annotated[{{}}, keys({keys})]"
