@@ -112,7 +112,7 @@ def error_of(subject: Subject, status: int, headers: Mapping[str, str], body: by
     """The typed error for an answer of 400 or more. A body that is no Status (a proxy's page) still gives one."""
     try:
         told = _decoder(_Status).decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         told = _Status(message=_quoted(body))
     return _error(subject, status, told, _retry_after_s(headers, told))
 
@@ -204,7 +204,7 @@ def _event_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _decode(decoder: msgspec.json.Decoder[X], body: bytes, subject: Subject) -> X:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         quoted = "" if body.lstrip()[:1] == b"{" else f": {_quoted(body)}"
         raise Garbled(subject, f"cannot read the answer: {error}{quoted}") from None
 

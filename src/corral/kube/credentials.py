@@ -29,6 +29,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     tls_server_name: str = ""
     proxy_url: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Server {self.url}>"
+
 
 class ClientCertificate(msgspec.Struct, frozen=True):
     certificate: bytes

@@ -25,7 +25,8 @@ from corral.kube.errors import CredentialsError
 
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
-PLUGIN_S_MAX = 60.0
+RUN_S_MAX = 60.0
+LOGIN_S_MAX = 300.0  # a person is asked
 STDERR_CHARS_MAX = 1000
 _TOKENS = re.compile(r"eyJ[\w-]+\.[\w.-]+|(?i:(token|password|secret|key)\S*[=:]\s*)\S+|[\w+/=-]{40,}")
 
@@ -65,7 +66,6 @@ class ExecPlugin:
         cluster: Mapping[str, object],
         impersonation: tuple[tuple[str, str], ...] = (),
         now: Callable[[], datetime],
-        run_s_max: float = PLUGIN_S_MAX,
     ) -> None:
         if plugin.api_version not in VERSIONS:
             raise wrong(origin, f"exec: expected apiVersion {' or '.join(VERSIONS)}, got {plugin.api_version!r}")
@@ -75,7 +75,6 @@ class ExecPlugin:
         self._cluster = cluster
         self._impersonation = impersonation
         self._now = now
-        self._run_s_max = run_s_max
         self._one_at_a_time = asyncio.Lock()
         self._held: Auth | None = None
         self._expires: datetime | None = None
@@ -96,6 +95,7 @@ class ExecPlugin:
 
     async def _run(self) -> bytes:
         interactive = self._may_ask()
+        run_s_max = LOGIN_S_MAX if interactive else RUN_S_MAX
         try:
             process = await asyncio.create_subprocess_exec(
                 self._program(),
@@ -108,10 +108,10 @@ class ExecPlugin:
         except OSError as error:
             raise self._wrong(f"cannot be started: {error.strerror}") from None
         try:
-            async with asyncio.timeout(self._run_s_max):
+            async with asyncio.timeout(run_s_max):
                 output, errors = await process.communicate()
         except TimeoutError:
-            raise self._wrong(f"gave no answer within {self._run_s_max:g} s") from None
+            raise self._wrong(f"gave no answer within {run_s_max:g} s") from None
         finally:
             if process.returncode is None:
                 process.kill()

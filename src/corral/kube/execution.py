@@ -143,7 +143,7 @@ def exit_code_of(data: bytes, subject: Subject) -> int:
     """Success is 0; a failure with the cause ExitCode is that code; any other failure is an error."""
     try:
         status = msgspec.json.decode(data, type=_Ended)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Garbled(subject, f"cannot read how the command ended: {error}") from None
     if status.status == "Success":
         return 0

@@ -1,7 +1,8 @@
 """The transport on aiohttp.
 
 Two sessions: one for requests, with a bounded pool, and one for streams and sockets without a bound, so that a hundred
-watches never keep a write waiting. Credentials are asked for before each request, and once more after a 401.
+watches never keep a write waiting. Credentials are asked for before each request, and once more after a 401. A
+request's deadline begins when they are there: a plugin has its own, and a person at a login page needs longer.
 
 Errors of aiohttp, ssl and the sockets become ours in `trouble.py`; none escapes. Redirects are not followed: a token
 goes to the server it is for, and nowhere else.
@@ -54,17 +55,19 @@ class HttpTransport:
         return f"<HttpTransport to {self._url}>"
 
     async def request(self, request: Request) -> Response:
+        auth = await self._credentials.source.auth()
         with border(request.subject, self._url, f"no answer within {request.deadline_s:g} s"):
             async with asyncio.timeout(request.deadline_s):
-                async with await self._ask(self._requests, request) as response:
+                async with await self._ask(auth, self._requests, request) as response:
                     body = await response.read()
         return Response(status=response.status, headers=_lower(response.headers), body=body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        auth = await self._credentials.source.auth()
         with border(request.subject, self._url, f"no answer within {request.deadline_s:g} s"):
             async with asyncio.timeout(request.deadline_s):
-                response = await self._ask(self._streams, request)
+                response = await self._ask(auth, self._streams, request)
         try:
             yield HttpStream(response, request.subject, self._url)
         finally:
@@ -72,9 +75,10 @@ class HttpTransport:
 
     @asynccontextmanager
     async def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AsyncIterator[Socket]:
+        auth = await self._credentials.source.auth()
         with border(request.subject, self._url, f"no answer within {request.deadline_s:g} s"):
             async with asyncio.timeout(request.deadline_s):
-                opened = await self._upgrade(request, subprotocols)
+                opened = await self._upgrade(auth, request, subprotocols)
         try:
             yield HttpSocket(opened, request.subject, self._url)
         finally:
@@ -84,9 +88,8 @@ class HttpTransport:
         await self._requests.close()
         await self._streams.close()
 
-    async def _ask(self, session: aiohttp.ClientSession, request: Request) -> aiohttp.ClientResponse:
+    async def _ask(self, auth: Auth, session: aiohttp.ClientSession, request: Request) -> aiohttp.ClientResponse:
         """The head of an answer. A 401 is answered once with other credentials, if there are other ones."""
-        auth = await self._credentials.source.auth()
         response = await self._ask_as(auth, session, request)
         if response.status != 401:
             return response
@@ -108,8 +111,9 @@ class HttpTransport:
             server_hostname=self._credentials.server.tls_server_name or None,
         )
 
-    async def _upgrade(self, request: Request, subprotocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
-        auth = await self._credentials.source.auth()
+    async def _upgrade(
+        self, auth: Auth, request: Request, subprotocols: tuple[str, ...]
+    ) -> aiohttp.ClientWebSocketResponse:
         try:
             return await self._upgrade_as(auth, request, subprotocols)
         except _NotUpgradedError as refusal:

@@ -180,6 +180,8 @@ def _names(entries: Mapping[str, object]) -> str:
 
 def _server(path: Path, named: NamedCluster) -> Server:
     cluster, origin = named.cluster, f"{path}, cluster {named.name}"
+    if "@" in cluster.server:
+        raise wrong(origin, "server: a URL without a user name; name and password belong to the user's entry")
     if not re.match(r"https?://[^/]", cluster.server):
         raise wrong(origin, f"server: expected a URL like https://host:6443, got {cluster.server!r}")
     ca = _bytes(

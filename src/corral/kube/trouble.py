@@ -12,6 +12,8 @@ import aiohttp
 
 from corral.kube.errors import Subject, Unreachable
 
+FOREIGN = (aiohttp.ClientError, OSError, EOFError)
+
 # X509_V_ERR_* of OpenSSL, which Python hands on as `verify_code`.
 CERTIFICATE_TROUBLE = {
     9: "its certificate is not valid yet; compare the clocks of both machines",
@@ -35,7 +37,7 @@ def border(subject: Subject, server_url: str, late: str) -> Iterator[None]:
         raise Unreachable(subject, f"{server_url}: no connection could be made in time", sent=False) from None
     except TimeoutError:
         raise Unreachable(subject, f"{server_url}: {late}") from None
-    except (aiohttp.ClientError, OSError, EOFError) as error:
+    except FOREIGN as error:
         raise unreachable(subject, server_url, error) from None
 
 
@@ -52,7 +54,7 @@ def _sentence(error: Exception) -> str:
             told = cause.verify_message or cause.reason
             return CERTIFICATE_TROUBLE.get(cause.verify_code, f"its certificate cannot be trusted: {told}")
         case aiohttp.ClientConnectorSSLError(os_error=ssl.SSLError() as cause):
-            return f"no TLS connection could be made ({cause.reason}); does it speak https, and is the port right?"
+            return f"no TLS connection could be made ({_reason(cause)}); does it speak https, and is the port right?"
         case aiohttp.ClientConnectorDNSError():
             return f"the name {error.host} is not known to DNS"
         case aiohttp.ClientProxyConnectionError():
@@ -66,7 +68,7 @@ def _sentence(error: Exception) -> str:
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | EOFError():
             return "the server broke the connection off"
         case ssl.SSLError():
-            return f"the TLS connection failed ({error.reason})"
+            return f"the TLS connection failed ({_reason(error)})"
         case OSError():
             return f"the connection failed ({_reason(error)})"
         case aiohttp.InvalidURL():
@@ -77,4 +79,5 @@ def _sentence(error: Exception) -> str:
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
+    """OpenSSL's word for it, if there is one; Python's own TLS errors have none."""
+    return getattr(error, "reason", None) or error.strerror or type(error).__name__

@@ -134,6 +134,7 @@ def test_files_of_the_list_that_do_not_exist_are_passed_over(write: Write, tmp_p
     ("parts", "says"),
     [
         pytest.param({"cluster": {"server": "10.0.0.1"}}, "expected a URL like https://host:6443", id="server"),
+        pytest.param({"cluster": {"server": "https://a:b@c"}}, "without a user name", id="password in the URL"),
         pytest.param({"cluster": {"certificate-authority": "ca.crt"}}, "ca.crt: No such file", id="no CA file"),
         pytest.param({"cluster": {"certificate-authority-data": "%%%"}}, "authority-data: not base64", id="CA base64"),
         pytest.param(
@@ -221,9 +222,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 async def test_no_secret_shows_in_a_repr(write: Write) -> None:
     user = {"token": SECRET, "username": "ann", "password": SECRET, **certificate(GOOD)}
-    path = write(user=user)
+    path = write(user=user, cluster={"proxy-url": f"http://ann:{SECRET}@proxy:8"})
     credentials = load(path)
-    shown = repr([credentials, credentials.source, await auth(credentials), read_kubeconfig([path])])
+    parts = (credentials, credentials.server, credentials.source, await auth(credentials), read_kubeconfig([path]))
+    shown = repr(parts)
 
     assert SECRET not in shown
     assert "PRIVATE KEY" not in shown
