@@ -88,6 +88,8 @@ class Manager:
         writer = client.fenced(self.election.may_write) if self.election else client
         self.informers = Informers(client, clock)
         self.recorder = Recorder(writer, clock, instance=identity)
+        controllers = tuple(controllers)
+        _check_names([controller.name for controller in controllers])
         self.passes = tuple(
             Passes(
                 controller,
@@ -100,7 +102,6 @@ class Manager:
             )
             for controller in controllers
         )
-        _check_names(self.passes)
         self._add_metrics()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -241,8 +242,7 @@ async def _check_kind(client: Client, kind: type[Object], namespace: str) -> Non
         ) from None
 
 
-def _check_names(passes: tuple[Passes, ...]) -> None:
-    names = [p.controller.name for p in passes]
+def _check_names(names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"two controllers are called {twice[0]}: a name is a field manager and must be one's own")
