@@ -73,7 +73,7 @@ def change_the_world(server: FakeApiServer, random: Random, step: int) -> None:
 
 
 async def disturb(server: FakeApiServer, random: Random, informer: Informer[ConfigMap], saved: list[object]) -> None:
-    match random.randrange(8):
+    match random.randrange(9):
         case 0:
             server.restart(random.uniform(0, 20))
         case 1:
@@ -93,6 +93,8 @@ async def disturb(server: FakeApiServer, random: Random, informer: Informer[Conf
             saved[:] = [server.snapshot()]
         case 7 if saved:
             await restore(server, informer, saved)
+        case 8:
+            await asyncio.sleep(random.uniform(1700, 1900))  # the server ends each watch after 1800 s
 
 
 async def restore(server: FakeApiServer, informer: Informer[ConfigMap], saved: list[object]) -> None:
@@ -101,8 +103,9 @@ async def restore(server: FakeApiServer, informer: Informer[ConfigMap], saved: l
     server.restore(snapshot, down_s=1.0)  # type: ignore[arg-type]
     lists = informer.statistics().lists
     behind = (informer.store.version_seen or 0) > server.storage.version
-    while behind and informer.statistics().lists == lists:  # noqa: ASYNC110
-        await asyncio.sleep(1)
+    async with asyncio.timeout(CONVERGED_WITHIN_S):
+        while behind and informer.statistics().lists == lists:  # noqa: ASYNC110
+            await asyncio.sleep(1)
 
 
 def what_the_server_has(server: FakeApiServer, team: str) -> dict[Key, tuple[str, str]]:
