@@ -9,6 +9,7 @@ A failure prints its seed and the last requests. To repeat it: SEEDS=n uv run py
 
 import asyncio
 import os
+import random
 from random import Random
 from typing import Any
 
@@ -45,6 +46,7 @@ async def test_converges_after_any_faults(batch: int) -> None:
 
 
 async def repeatable(seed: int) -> None:
+    random.seed(seed)  # the client's pauses between attempts draw from here
     server = FakeApiServer(seed=seed, faults=ROUGH)
     try:
         await run(seed, server)
@@ -72,47 +74,47 @@ async def run(seed: int, server: FakeApiServer) -> None:
     check_children(server)
 
 
-async def troubled_times(server: FakeApiServer, operator: Operator, random: Random) -> None:
+async def troubled_times(server: FakeApiServer, operator: Operator, chance: Random) -> None:
     now_s = asyncio.get_running_loop().time
     until_s = now_s() + FAULTY_S
     while now_s() < until_s:
-        await asyncio.sleep(random.uniform(0, FAULTY_S / 8))
-        happening = random.choice((a_person, a_person, a_person, a_meddler, a_crash, a_crash_after_a_write))
-        await happening(server, operator, random)
+        await asyncio.sleep(chance.uniform(0, FAULTY_S / 8))
+        happening = chance.choice((a_person, a_person, a_person, a_meddler, a_crash, a_crash_after_a_write))
+        await happening(server, operator, chance)
 
 
-async def a_person(server: FakeApiServer, _operator: Operator, random: Random) -> None:
-    name = random.choice(NAMES)
-    spec = {"copies": random.randrange(4), "greeting": random.choice(("hello", "good day"))}
+async def a_person(server: FakeApiServer, _operator: Operator, chance: Random) -> None:
+    name = chance.choice(NAMES)
+    spec = {"copies": chance.randrange(4), "greeting": chance.choice(("hello", "good day"))}
     toy = server.get(Toy, name, "default")
     if toy is None:
         server.add({"apiVersion": "test.corral.dev/v1", "kind": "Toy", "metadata": {"name": name}, "spec": spec})
-    elif random.random() < 0.25:
+    elif chance.random() < 0.25:
         server.remove(Toy, name, "default")
     else:
         server.edit(Toy, name, "default", merge={"spec": spec})
 
 
-async def a_meddler(server: FakeApiServer, _operator: Operator, random: Random) -> None:
+async def a_meddler(server: FakeApiServer, _operator: Operator, chance: Random) -> None:
     """Someone changes a field of ours, adds one of theirs, or deletes a child."""
     children = [m for m in server.all_of(ConfigMap) if m["metadata"].get("ownerReferences")]
     if not children:
         return
-    name = random.choice(children)["metadata"]["name"]
-    if random.random() < 0.3:
+    name = chance.choice(children)["metadata"]["name"]
+    if chance.random() < 0.3:
         server.remove(ConfigMap, name, "default")
     else:
         server.edit(ConfigMap, name, "default", merge={"data": {"greeting": "go away", **THEIRS}})
 
 
-async def a_crash(_server: FakeApiServer, operator: Operator, random: Random) -> None:
-    for _ in range(random.randrange(50)):
+async def a_crash(_server: FakeApiServer, operator: Operator, chance: Random) -> None:
+    for _ in range(chance.randrange(50)):
         await asyncio.sleep(0)
     operator.task.cancel()
 
 
-async def a_crash_after_a_write(_server: FakeApiServer, operator: Operator, random: Random) -> None:
-    operator.connection.crash_after_writes(random.randint(1, 4))
+async def a_crash_after_a_write(_server: FakeApiServer, operator: Operator, chance: Random) -> None:
+    operator.connection.crash_after_writes(chance.randint(1, 4))
 
 
 def a_map(name: str, data: dict[str, str]) -> dict[str, Any]:
