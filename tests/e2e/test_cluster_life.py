@@ -10,12 +10,13 @@ from functools import partial
 
 import pytest
 
+from corral.local import cgroups
 from corral.local.home import existing_names, home_of
 from corral.local.spec import Spec
 from corral.local.status import status
 from corral.testing.cluster import Cluster, corral
 from corral.testing.hosttraces import left_behind, traces
-from corral.testing.localcluster import components, down, is_well, until, up
+from corral.testing.localcluster import components, down, is_well, output, until, up
 
 pytestmark = pytest.mark.cluster
 NAME, OTHER, BROKEN = "e2e-life", "e2e-other", "e2e-broken"
@@ -145,6 +146,21 @@ def test_up_that_is_ended_half_way_can_be_taken_down(moment: str) -> None:
     down(BROKEN)
 
     assert not home_of(BROKEN).path.exists()
+
+
+def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
+    interrupt_up(signal.SIGINT, "Nodes ...")
+    home = home_of(BROKEN)
+    spec = home.read_spec()
+    assert spec is not None
+    home.spec_file.write_text("{")
+
+    assert "is damaged" in corral("up", "--name", BROKEN).stderr
+    down(BROKEN)
+
+    assert not home.path.exists()
+    assert cgroups.processes(spec.cgroup) == frozenset()
+    assert spec.link not in output("ip", "link")
 
 
 def interrupt_up(sign: signal.Signals, moment: str) -> None:

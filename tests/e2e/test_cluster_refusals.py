@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,20 +41,41 @@ def test_a_context_that_is_not_there(tmp_path: Path) -> None:
     assert 'context "nowhere" does not exist' in refusal("up", "--context", "nowhere", KUBECONFIG=str(tmp_path / "k"))
 
 
-def test_no_root_and_no_way_to_become_root(tmp_path: Path) -> None:
+def run_as_nobody(*arguments: str, home: Path, path: str) -> subprocess.CompletedProcess[str]:
     # Imported while still root: the interpreter itself may live where only root can read.
     script = (
         "import os; from corral.cli.main import main; from corral.local import builds, cluster, home, progress;"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
     )
-    environment = {**os.environ, "HOME": str(tmp_path), "PATH": ""}
+    command = [sys.executable, "-c", script, *arguments]
+    environment = {**os.environ, "HOME": str(home), "PATH": path}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
-    done = subprocess.run(
-        [sys.executable, "-c", script, "up"], capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+
+def test_no_root_and_no_way_to_become_root(tmp_path: Path) -> None:
+    done = run_as_nobody("up", home=tmp_path, path="")
 
     assert done.returncode == 2
     assert done.stderr.startswith("corral: a local cluster needs root (namespaces, mounts), and there is no sudo here")
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:  # unlike tmp_path, below directories that others may enter
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+def test_who_is_not_root_starts_over_through_sudo_with_the_same_directories(readable: Path) -> None:
+    sudo = readable / "sudo"
+    sudo.write_text('#!/bin/sh\necho "$@"\n')
+    sudo.chmod(0o755)
+    (readable / ".local/state/corral/dev").mkdir(parents=True)
+
+    done = run_as_nobody("down", "--name", "dev", home=readable, path=f"{readable}:{os.environ['PATH']}")
+
+    assert f"env HOME={readable}" in done.stdout
+    assert done.stdout.endswith("main() down --name dev\n")
 
 
 @pytest.fixture

@@ -25,16 +25,17 @@ from corral.local.commands import missing_tools
 from corral.local.configuration import configure
 from corral.local.errors import LocalError
 from corral.local.home import Home, clusters_root, existing_names, home_of, locked, write
+from corral.local.node import CNI_PLUGINS, CNI_PROGRAMS
 from corral.local.processes import Identity, end, is_alive, start
 from corral.local.progress import Progress, Step
-from corral.local.spec import BLOCKS, Spec, checked_node_count, free_block
+from corral.local.spec import BLOCKS, NODES_MAX, Spec, checked_node_count, free_block
 
-TOOLS = ("ip", "mount", "umount", "nsenter", "unshare", "nft", "containerd", "ctr", "runc", "catatonit", "conntrack")
+TOOLS = ("ip", "mount", "umount", "nsenter", "unshare", "nft", "containerd", "ctr", "runc", "catatonit")
 DISK_BYTES_MIN = 512 * 1024 * 1024
 UP_STEPS = ("Network", "Control plane", "Nodes")
 
-API_READY_WITHIN_S = 90.0
-NODES_READY_WITHIN_S = 120.0
+API_READY_WITHIN_S = 180.0  # a machine that is busy otherwise needs minutes for what takes seconds
+NODES_READY_WITHIN_S = 180.0
 DEAD_WITHIN_S = 20.0
 SUPERVISOR_WITHIN_S = 15.0
 
@@ -109,7 +110,7 @@ def down(name: str) -> bool:
     if not home.path.exists():
         return False
     with locked(home.path):
-        spec = _spec_or_none(home)
+        spec = _spec_or_none(home) or _spec_by_traces(name)
         daemon = supervisor_process(home)
         if daemon:
             end(daemon, grace_s=0.0)
@@ -136,7 +137,7 @@ def supervisor_process(home: Home) -> Identity | None:
 def _check_machine(home: Home) -> None:
     if os.geteuid() != 0:
         raise LocalError("a local cluster needs root (namespaces, mounts): run it with sudo")
-    missing = missing_tools(TOOLS)
+    missing = (*missing_tools(TOOLS), *(name for name in CNI_PROGRAMS if not (CNI_PLUGINS / name).exists()))
     if missing:
         raise LocalError(f"{', '.join(missing)} not found on this machine: run `corral local prepare`")
     existing = next(path for path in (home.path, *home.path.parents) if path.exists())
@@ -175,6 +176,15 @@ def _spec_or_none(home: Home) -> Spec | None:
         return home.read_spec()
     except LocalError:
         return None
+
+
+def _spec_by_traces(name: str) -> Spec | None:
+    """What a cluster whose description is lost must have been, by the name of its cgroup."""
+    for directory in cgroups.mounted().tracking.glob(f"corral*-{name}"):
+        block = directory.name.removeprefix("corral").removesuffix(f"-{name}")
+        if block.isdigit() and int(block) < len(BLOCKS):
+            return Spec(name, NODES_MAX, int(block))
+    return None
 
 
 def _repair(spec: Spec, home: Home, step: Step) -> None:

@@ -66,9 +66,9 @@ def sandbox() -> Image:
 
 
 def toolbox() -> Image:
-    """A shell for tests: busybox, and beside it bash and getent, because a static program cannot resolve names."""
+    """A shell for tests: busybox, and beside it bash and getent, because a static busybox cannot resolve names."""
     busybox, bash, getent = (_program(name) for name in ("busybox", "bash", "getent"))
-    libraries = {*_libraries(bash), *_libraries(getent)}
+    libraries = {library for program in (busybox, bash, getent) for library in _libraries(program)}
     applets = run([str(busybox), "--list"]).split()
     programs = {"/bin/busybox": busybox, "/bin/bash": bash, "/usr/bin/getent": getent}
     return Image(
@@ -141,8 +141,8 @@ def _program(name: str) -> Path:
 
 
 def _libraries(program: Path) -> tuple[Path, ...]:
-    """The shared libraries of a program, by the paths it looks for them at."""
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True, timeout=30).stdout
+    """The shared libraries of a program, by the paths it looks for them at; none of a static program."""
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False, timeout=30).stdout
     return tuple(Path(path) for path in sorted(set(re.findall(r"(/\S+) \(0x", listed))))
 
 

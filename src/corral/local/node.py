@@ -17,6 +17,7 @@ from corral.local.spec import DOMAIN, Node, Spec
 from corral.local.supervision import Component, SocketProbe
 
 CNI_PLUGINS = Path("/usr/lib/cni")
+CNI_PROGRAMS = ("ptp", "host-local", "portmap", "loopback")
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"  # inside the node
 SANDBOX_IMAGE = "corral.local/pause:1"
 
@@ -29,7 +30,7 @@ def components(home: Home, node: Node, programs: dict[str, Path]) -> tuple[Compo
         for component in (
             Component(
                 name=runtime,
-                argv=("/usr/bin/containerd", "--config", str(config / "containerd.toml")),
+                argv=("containerd", "--config", str(config / "containerd.toml")),
                 probe=SocketProbe(str(home.node(node) / "root" / CONTAINERD_SOCKET.lstrip("/"))),
             ),
             Component(
@@ -89,6 +90,7 @@ address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{SANDBOX_IMAGE}"
 restrict_oom_score_adj = {restrict}
+disable_apparmor = true # it would load a profile into the host's kernel
 
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{CNI_PLUGINS}"
