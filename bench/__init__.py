@@ -1,1 +1,1 @@
-"""The figures of `docs/performance.md`: how they are measured, what they may be, and the page itself. See `__main__`."""
+"""The figures of `docs/performance.md`: how they are measured, what they may be, and the page. See `__main__`."""

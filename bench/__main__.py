@@ -1,4 +1,4 @@
-"""`make bench`: measure every figure on a real local Kubernetes, write `docs/performance.md`, fail when a bound is missed.
+"""`make bench`: measure every figure on a real local Kubernetes, write `docs/performance.md`, fail on a missed bound.
 
 python -m bench                  all of them, and the page
 python -m bench events idle      only these; the page stays as it is

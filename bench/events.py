@@ -1,6 +1,6 @@
 """What one change costs a process that watches, from the socket to the key in the queue.
 
-A manager watches 10,000 pods of 5 KiB. Another process changes an annotation of 5,000 of them. Counted is the CPU time,
+A manager watches 10,000 pods of 6 KiB. Another process changes an annotation of 5,000 of them. Counted is the CPU time,
 user and system, of the manager's process, divided by the number of events; and beside it, what the same process uses in
 as much time when nothing happens. There are no workers, so what is measured ends where the key is queued.
 """

@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from datetime import datetime
 
 import aiohttp
 import msgspec
@@ -19,19 +18,8 @@ from bench.claims import Claim, Run
 from bench.objects import PODS
 from bench.process import Settings, answer, measured
 from bench.server import bare_session, our_client, requests_served
-from bench.sync import HERE
-from corral.engine import (
-    NOTHING,
-    Address,
-    Controller,
-    Key,
-    LeaseAddress,
-    Metrics,
-    Outcome,
-    Plan,
-    Reader,
-    run_until_signal,
-)
+from bench.sync import HERE, NothingToDo, Snapshot
+from corral.engine import Address, Controller, Key, LeaseAddress, Metrics, Reader, run_until_signal
 from corral.kube.models.coordination_v1 import Lease
 from corral.kube.models.core_v1 import Pod
 
@@ -79,30 +67,18 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
         }
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    object: Pod
-    now: datetime
-
-
-class Settled:
-    """Looks at each pod, finds nothing to do, and says when it has seen all."""
+class AllSeen(NothingToDo):
+    """Says when it has looked at every pod."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self.all_seen = asyncio.Event()
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
-        pod = read.get(Pod, key.name, key.namespace)
         self._left -= 1
         if self._left == 0:
             self.all_seen.set()
-        return Snapshot(pod, read.now) if pod is not None else None
-
-    def plan(self, _snapshot: Snapshot) -> Plan:
-        return NOTHING
-
-    def report(self, _snapshot: Snapshot, _outcome: Outcome) -> None:
-        return None
+        return await super().observe(key, read)
 
 
 class Counting(Metrics):
@@ -120,7 +96,7 @@ class Counting(Metrics):
 
 async def manager(settings: Settings) -> Took:
     sizes = settings.sizes
-    metrics, reconciler = Counting(), Settled(sizes.pods)
+    metrics, reconciler = Counting(), AllSeen(sizes.pods)
     controller = Controller.for_(Pod, reconciler, where=HERE)
     async with (
         our_client(settings, metrics) as client,

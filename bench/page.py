@@ -9,9 +9,8 @@ HEAD = """\
 # Performance
 
 `make bench` measures these figures on a real local Kubernetes and writes this page; it fails when a bound is missed.
-Each figure is the median of {runs} runs. A run stands beside a run of its baseline, on the same machine and the same API
-server with nothing else running on it, and each is a process of its own. The bounds are about what Corral adds, so they
-hold on slower and faster machines too.
+Each figure is the median of {runs} runs. A run stands beside a run of its baseline, on the same machine and the same
+API server with nothing else running on it, and each is a process of its own.
 """
 
 HOW = """\

@@ -8,7 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
     sizes: Sizes
 
 
-Part = Callable[[Settings], Awaitable[msgspec.Struct]]
+Part = Callable[[Settings], Coroutine[None, None, msgspec.Struct]]
 
 
 class MeasurementFailed(Exception):
@@ -62,5 +62,5 @@ def answer(parts: Mapping[str, Part]) -> None:
     _, part, settings = sys.argv
     with open(os.devnull, "w") as nowhere:
         configure(form="json", stream=nowhere)
-        result = asyncio.run(parts[part](msgspec.json.decode(settings, type=Settings)))  # type: ignore[arg-type]
+        result = asyncio.run(parts[part](msgspec.json.decode(settings, type=Settings)))
     sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")

@@ -2,13 +2,14 @@
 
 A manager with one worker and a pass that takes 5 ms has 5,000 keys in its queue, all of them ready. Meanwhile somebody
 changes the spec of ten objects, one after another, from the far end of the queue. Counted are the passes over other
-keys that begin between the arrival of such a change in the queue and its own pass, and the time between the two in
-passes; of the ten changes, the worst. The baseline is the same change with an empty queue.
+keys that begin between the arrival of such a change in the queue and its own pass (the worst of the ten changes), and
+the time between the two in passes (their median). The baseline is the same change with an empty queue.
 """
 
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime
+from statistics import median
 
 import msgspec
 
@@ -55,7 +56,7 @@ TIME = Claim(
     unit="passes",
     bound=1.0,
     strictly=True,
-    measured="the worst of ten changes, in passes of 5 ms",
+    measured="the median of ten changes, in passes of 5 ms",
     measured_unit="passes",
     baseline="with an empty queue",
 )
@@ -122,7 +123,7 @@ class FixedCost:
         pass_s = self._spent_s / self._passes
         return Took(
             passes=max(wait.passes for wait in self.waits),
-            time_in_passes=max(wait.seconds for wait in self.waits) / pass_s,
+            time_in_passes=median(wait.seconds for wait in self.waits) / pass_s,
         )
 
 

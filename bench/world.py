@@ -62,7 +62,7 @@ async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
 
 async def _until_served(client: Client) -> None:
     async with asyncio.timeout(SERVED_WITHIN_S):
-        while not await client.served(Ticket.resource):
+        while not await client.served(Ticket.resource):  # noqa: ASYNC110 - nobody is told when a new kind is served
             await asyncio.sleep(0.2)
 
 
@@ -87,7 +87,11 @@ async def _make_pod(client: Client, number: int) -> None:
 async def _each(
     items: Iterable[Item], work: Callable[[Item], Awaitable[None]], what: str, say: Callable[[str], None]
 ) -> None:
-    await at_once(items, work, workers=AT_A_TIME, after_each=lambda done: done % 500 or say(f"{done} {what}"))
+    def tell(done: int) -> None:
+        if done % 500 == 0:
+            say(f"{done} {what}")
+
+    await at_once(items, work, workers=AT_A_TIME, after_each=tell)
 
 
 async def at_once(
@@ -95,7 +99,7 @@ async def at_once(
     work: Callable[[Item], Awaitable[None]],
     *,
     workers: int,
-    after_each: Callable[[int], object] = lambda _done: None,
+    after_each: Callable[[int], None] = lambda _done: None,
 ) -> None:
     """The plainest loop with a fixed concurrency: so many workers take from one iterator until it is empty."""
     left, done = iter(items), 0
