@@ -1,6 +1,7 @@
 """A real cluster for tests: the one that CORRAL_TEST_KUBECONFIG names, or a local one that is started when needed."""
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -61,7 +62,10 @@ def corral(*arguments: str, timeout_s: float = UP_WITHIN_S) -> subprocess.Comple
 
 @contextlib.contextmanager
 def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Cluster]:
-    """What this run started goes at its end, unless CORRAL_KEEP is set; what was there before stays."""
+    """What this run started goes at its end, unless CORRAL_KEEP is set or another run uses it too.
+
+    What was there before stays.
+    """
     if named := environment.get("CORRAL_TEST_KUBECONFIG"):
         yield Cluster(Path(named))
         return
@@ -71,7 +75,20 @@ def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Clu
         up = corral("up", "--name", NAME, "--bare")
         if up.returncode != 0:
             raise AssertionError(f"corral up --name {NAME} failed:\n{up.stderr}")
-        yield Cluster(home.kubeconfig, NAME)
+        with home.kubeconfig.open() as shared:
+            fcntl.flock(shared, fcntl.LOCK_SH)
+            yield Cluster(home.kubeconfig, NAME)
     finally:
-        if not was_there and not environment.get("CORRAL_KEEP"):
+        if not was_there and not environment.get("CORRAL_KEEP") and not _is_used(home.kubeconfig):
             corral("down", "--name", NAME)
+
+
+def _is_used(kubeconfig: Path) -> bool:
+    try:
+        with kubeconfig.open() as shared:
+            fcntl.flock(shared, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
