@@ -58,16 +58,19 @@ def children(owner: Object, desired: Iterable[Object | Once], observed: Iterable
     """
     manager = manager or manager_name(type(owner))
     there = {ref(child): child for child in observed}
-    plan = Plan()
-    wanted: set[ObjectRef] = set()
+    wanted: dict[ObjectRef, Plan] = {}
     for entry in desired:
         child = _as_child(entry.object if isinstance(entry, Once) else entry, owner, manager)
-        if ref(child) in wanted:
-            raise BadChild(f"{ref(owner)}: {ref(child)} is desired twice")
-        wanted.add(ref(child))
-        plan += _one_child(owner, child, there.get(ref(child)), once=isinstance(entry, Once))
-    surplus = (there[name] for name in sorted(there.keys() - wanted))
-    return plan + Plan(actions=tuple(_prune(owner, child) for child in surplus if _is_ours(child, owner, manager)))
+        name = ref(child)
+        if name in wanted:
+            raise BadChild(f"{ref(owner)}: {name} is desired twice")
+        wanted[name] = _one_child(owner, child, there.get(name), once=isinstance(entry, Once))
+    surplus = (there[name] for name in sorted(there.keys() - wanted.keys()))
+    pruned = (_prune(owner, child) for child in surplus if _is_ours(child, owner, manager))
+    return Plan(
+        actions=(*(action for plan in wanted.values() for action in plan.actions), *pruned),
+        waits=tuple(wait for plan in wanted.values() for wait in plan.waits),
+    )
 
 
 def _one_child(owner: Object, child: Object, present: Object | None, *, once: bool) -> Plan:

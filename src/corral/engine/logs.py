@@ -5,6 +5,7 @@ any other type is replaced by the name of its type, so a Secret passed by mistak
 log has the stack, and the message only when the exception is ours: a stranger's message may quote what it choked on.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import MutableMapping
@@ -35,6 +36,7 @@ def configure(*, form: LogFormat = "json", stream: TextIO | None = None) -> None
             only_plain_values,
             render,
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -22,6 +22,8 @@ READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 
+WAITS_SHOWN_MAX = 5
+
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass says about the object; the three conditions are three views of it."""
@@ -46,12 +48,18 @@ def verdict(outcome: Outcome, *, ready_message: str = "everything is as desired"
             stalled=waits[0].stalled,
             reconciling=not waits[0].stalled,
             reason=waits[0].reason,
-            message="; ".join(wait.message for wait in waits),
+            message=first_few([wait.message for wait in waits]),
         )
     if not outcome.plan.is_empty:
         first = next(action for action in outcome.plan.actions)
         return Verdict(reconciling=True, reason="Progressing", message=summary(first))
     return Verdict(ready=True, reason="AsDesired", message=ready_message)
+
+
+def first_few(sentences: list[str]) -> str:
+    """For a condition, which people read in a terminal; `corral explain` has them all."""
+    more = len(sentences) - WAITS_SHOWN_MAX
+    return "; ".join(sentences[:WAITS_SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def status_differs(obj: Object, status: msgspec.Struct) -> bool:

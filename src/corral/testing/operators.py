@@ -51,18 +51,20 @@ class Operator:
         self._stop = asyncio.Event()
         self.connection: Connection
         self.manager: Manager
+        self.metrics: Metrics
         self.task: asyncio.Task[None]
 
     def start(self) -> None:
         self._starts += 1
         self._stop = asyncio.Event()
         self.connection = self._server.connect(self._name)
-        client = Client(self.connection)
+        self.metrics = Metrics()
+        client = Client(self.connection, observer=self.metrics)
         self.manager = Manager(
             client,
             (self._build(),),
             clock=virtual_clock(self._seed * 1000 + self._starts),
-            metrics=Metrics(),
+            metrics=self.metrics,
             lease=self._lease,
             identity=f"{self._name}-{self._starts}",
             on_synced=lambda: None,

@@ -1,0 +1,277 @@
+"""Carrying out a plan: what each action sends, what ends an attempt, what is recorded."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import pytest
+
+from corral.engine import (
+    Action,
+    AddFinalizer,
+    Apply,
+    Create,
+    Delete,
+    EmitEvent,
+    Evict,
+    Key,
+    Outcome,
+    Patch,
+    Plan,
+    SetStatus,
+    controller_reference,
+    target,
+)
+from corral.engine.act import Actor, act
+from corral.engine.children import NORMALISED, children
+from corral.kube.client import Client
+from corral.kube.meta import Object, ObjectMeta, Resource
+from corral.kube.models.core_v1 import ConfigMap, Pod
+from corral.kube.transport import Request, Response, Socket, Stream, Transport
+from corral.testing.apiserver import FakeApiServer, Fault
+from corral.testing.toys import GOODBYE, Toy, ToyStatus
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+BEAR = Key("default", "bear")
+WHY: dict[str, Any] = {"reason": "Because", "message": "it must be"}
+
+
+class Journal:
+    def __init__(self) -> None:
+        self.versions: list[str] = []
+        self.gone: list[Key] = []
+
+    def wrote(self, key: Key, obj: Object) -> None:
+        self.versions.append(obj.metadata.resource_version)
+
+    def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None:
+        self.gone.append(name)
+
+
+class World:
+    def __init__(self) -> None:
+        self.server = FakeApiServer()
+        self.server.register(Toy)
+        toy = {"apiVersion": "test.corral.dev/v1", "kind": "Toy", "metadata": {"name": "bear"}}
+        self.server.add(toy)
+        self.client = Client(self.server.connect("us"))
+        self.journal = Journal()
+        self.told: list[EmitEvent] = []
+
+    async def bear(self) -> Toy:
+        return await self.client.get(Toy, "bear", "default")
+
+    async def act(self, *actions: Action, stop: str = "") -> Outcome:
+        actor = Actor(
+            client=self.client,
+            manager="corral-toy",
+            key=BEAR,
+            journal=self.journal,
+            tell=self.told.append,
+            stop=lambda: stop,
+        )
+        return await act(Plan(actions=actions), actor, target(await self.bear()))
+
+    def add_map(self, name: str, **data: str) -> None:
+        self.server.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+
+    async def a_map(self, name: str) -> ConfigMap:
+        return await self.client.get(ConfigMap, name, "default")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def a_map(name: str, owner: Toy, **data: str) -> ConfigMap:
+    references = (controller_reference(owner),)
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default", owner_references=references), data=data)
+
+
+def states(outcome: Outcome) -> list[str]:
+    return [result.state for result in outcome.results]
+
+
+async def test_every_write_is_recorded_with_its_version(world: World) -> None:
+    bear = await world.bear()
+    outcome = await world.act(
+        Create(object=a_map("one", bear), **WHY),
+        Apply(object=a_map("two", bear), **WHY),
+        AddFinalizer(target=target(bear), present=(), finalizer=GOODBYE),
+    )
+
+    assert states(outcome) == ["done", "done", "done"]
+    assert outcome.problem is None
+    assert world.journal.versions == sorted(world.journal.versions, key=int)
+    assert world.journal.versions[-1] == str(world.server.storage.version)
+
+
+async def test_the_first_failure_ends_the_attempt(world: World) -> None:
+    bear = await world.bear()
+    world.server.fail_next(Fault.CONFLICT, method="POST")
+    outcome = await world.act(Create(object=a_map("one", bear), **WHY), Create(object=a_map("two", bear), **WHY))
+
+    assert states(outcome) == ["refused", "skipped"]
+    assert world.server.get(ConfigMap, "two", "default") is None
+
+
+async def test_a_stop_comes_between_two_actions(world: World) -> None:
+    bear = await world.bear()
+    outcome = await world.act(Create(object=a_map("one", bear), **WHY), stop="the process is stopping")
+
+    assert states(outcome) == ["skipped"]
+    assert outcome.problem is not None
+    assert outcome.problem.message == "stopped before ConfigMap default/one: the process is stopping"
+
+
+@pytest.mark.parametrize("kind", [Create, Apply])
+async def test_one_of_ours_that_is_there_already_is_fine_and_awaited(world: World, kind: type[Any]) -> None:
+    bear = await world.bear()
+    await world.act(Create(object=a_map("one", bear, k="first"), **WHY))
+    outcome = await world.act(kind(object=a_map("one", bear, k="second"), **WHY))
+
+    assert states(outcome) == ["done"]
+    assert (await world.a_map("one")).data == {"k": "first"}
+    assert len(world.journal.versions) == 2
+
+
+@pytest.mark.parametrize("kind", [Create, Apply])
+async def test_one_of_others_that_is_there_already_is_reported_and_not_touched(world: World, kind: type[Any]) -> None:
+    world.add_map("one", k="theirs")
+    before = world.server.get(ConfigMap, "one", "default")
+    outcome = await world.act(kind(object=a_map("one", await world.bear(), k="ours"), **WHY))
+
+    assert outcome.problem is not None
+    assert (outcome.problem.reason, outcome.problem.stalled) == ("NameTaken", True)
+    assert world.server.get(ConfigMap, "one", "default") == before
+
+
+async def test_an_apply_over_an_object_that_was_replaced_meanwhile_is_refused(world: World) -> None:
+    bear = await world.bear()
+    await world.act(Apply(object=a_map("one", bear), **WHY))
+    seen = await world.a_map("one")
+    world.server.remove(ConfigMap, "one", "default")
+    world.add_map("one", k="another")
+    outcome = await world.act(Apply(object=a_map("one", bear, k="ours"), over=target(seen), **WHY))
+
+    assert states(outcome) == ["refused"]
+    assert (await world.a_map("one")).data == {"k": "another"}
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
+async def test_a_deletion_decided_about_an_older_state(world: World, gone: bool) -> None:
+    world.add_map("one")
+    seen = await world.a_map("one")
+    if gone:
+        world.server.remove(ConfigMap, "one", "default")
+    else:
+        world.server.edit(ConfigMap, "one", "default", merge={"data": {"k": "v"}})
+    outcome = await world.act(Delete(target=target(seen), **WHY))
+
+    assert states(outcome) == (["done"] if gone else ["refused"])
+    assert world.journal.gone == ([Key("default", "one")] if gone else [])
+
+
+async def test_a_patch_changes_only_the_object_that_was_looked_at(world: World) -> None:
+    world.add_map("one")
+    seen = await world.a_map("one")
+    patch = Patch(target=target(seen), merge={"data": {"k": "v"}}, **WHY)
+
+    assert states(await world.act(patch)) == ["done"]
+    assert states(await world.act(patch)) == ["refused"]
+
+
+async def test_a_status_is_applied_without_the_rest_of_the_object(world: World) -> None:
+    bear = await world.bear()
+    outcome = await world.act(SetStatus(target=target(bear), status=ToyStatus(copies=3)))
+
+    assert states(outcome) == ["done"]
+    assert (await world.bear()).status.copies == 3
+
+
+async def test_an_eviction_held_back_by_a_budget_does_not_stop_the_others(world: World) -> None:
+    for name in ("p", "q"):
+        containers = [{"name": "c", "image": "i"}]
+        meta = {"name": name, "labels": {"app": "p"}}
+        world.server.add({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}})
+    pods = [await world.client.get(Pod, name, "default") for name in ("p", "q")]
+    world.server.fail_next(Fault.THROTTLE, method="POST", resource="pods", name="p", times=100)
+    outcome = await world.act(*(Evict(target=target(pod), **WHY) for pod in pods))
+
+    assert states(outcome) == ["refused", "done"]
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "DisruptionBudget"
+
+
+async def test_an_event_is_told_and_never_fails_an_attempt(world: World) -> None:
+    outcome = await world.act(EmitEvent(regarding=target(await world.bear()), **WHY))
+
+    assert [event.message for event in world.told] == ["it must be"]
+    assert not outcome.changed_anything
+
+
+async def test_drift_that_was_put_back_is_told(world: World) -> None:
+    bear = await world.bear()
+    desired = ConfigMap(metadata=ObjectMeta(name="one"), data={"k": "v"})
+    await world.act(*children(bear, [desired], []).actions)
+    world.server.edit(ConfigMap, "one", "default", merge={"data": {"k": "theirs"}}, manager="someone")
+    await world.act(*children(bear, [desired], [await world.a_map("one")]).actions)
+
+    assert [event.message for event in world.told] == ["ConfigMap default/one: someone else changed data.k; put back"]
+    assert children(bear, [desired], [await world.a_map("one")]) == Plan()
+
+
+class Lowering:
+    """A server that writes small letters, as a mutating webhook might."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def request(self, request: Request) -> Response:
+        answer = await self._inner.request(request)
+        return msgspec.structs.replace(answer, body=answer.body.replace(b'"k":"V"', b'"k":"v"'))
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(request)
+
+    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]:
+        return self._inner.socket(request, subprotocols)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def test_what_the_server_spells_otherwise_is_marked_and_then_in_sync(world: World) -> None:
+    world.client = Client(Lowering(world.server.connect("us")))
+    bear = await world.bear()
+    desired = ConfigMap(metadata=ObjectMeta(name="one"), data={"k": "V"})
+    await world.act(*children(bear, [desired], []).actions)
+    there = await world.a_map("one")
+
+    assert there.data == {"k": "v"}
+    assert "data.k" in there.metadata.annotations[NORMALISED]
+    assert children(bear, [desired], [there]) == Plan()
+    assert world.told == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "stalled"),
+    [
+        (Fault.FORBID, "Forbidden", True),
+        (Fault.CONFLICT, "Conflict", False),
+        (Fault.HANG, "Unreachable", False),
+        (Fault.UNAUTHORIZED, "Unauthorized", False),
+    ],
+    ids=lambda value: value.name if isinstance(value, Fault) else "",
+)
+async def test_an_error_becomes_a_problem_in_words(world: World, fault: Fault, reason: str, stalled: bool) -> None:
+    world.add_map("one")
+    seen = await world.a_map("one")
+    world.server.fail_next(fault, method="DELETE", times=100)
+    outcome = await world.act(Delete(target=target(seen), **WHY))
+
+    assert outcome.problem is not None
+    assert (outcome.problem.reason, outcome.problem.stalled) == (reason, stalled)
+    assert "delete ConfigMap default/one" in outcome.problem.message
