@@ -49,6 +49,14 @@ async def test_a_patched_field_conflicts_with_an_apply(world: World) -> None:
         await world.apply(world.config_map("a", {"k": "v"}), "us")
 
 
+async def test_what_someone_patched_is_theirs_and_stays_when_we_let_go(world: World) -> None:
+    made = await world.apply(world.config_map("a", {"k": "v", "l": "v"}), "us")
+    await world.merge(made, {"data": {"k": "by hand"}})
+
+    less = await world.apply(world.config_map("a", {"l": "v"}), "us")
+    assert less.get("data") == {"k": "by hand", "l": "v"}
+
+
 async def test_force_takes_the_field_over(world: World) -> None:
     await world.apply(world.config_map("a", {"k": "v", "l": "v"}), "them")
     taken = await world.apply(world.config_map("a", {"k": "ours"}), "us", force=True)

@@ -167,6 +167,18 @@ async def test_an_owner_deleted_in_the_foreground_goes_after_what_blocks_it(worl
     assert [event[:2] for event in events if event[0] == "DELETED"] == [("DELETED", "child"), ("DELETED", "owner")]
 
 
+async def test_an_owner_deleted_in_the_foreground_waits_for_a_dependent_that_is_kept(world: World) -> None:
+    owner = await world.create(world.config_map("owner"))
+    child = await world.create(world.config_map("child", **owned_by(owner, blocks=True), **KEEP))
+    await world.delete(owner, propagation="Foreground")
+
+    events = await world.events(CONFIG_MAP, 2, since=child.metadata.resource_version)
+    assert [event[:2] for event in events] == [("MODIFIED", "owner"), ("MODIFIED", "child")]
+    assert (await world.get(CONFIG_MAP, "owner")).metadata.finalizers == ("foregroundDeletion",)
+    await world.merge(child, {"metadata": {"finalizers": None}})
+    await world.until_gone(owner)
+
+
 async def test_an_owner_can_leave_its_dependents_behind(world: World) -> None:
     owner = await world.create(world.config_map("owner"))
     await world.create(world.config_map("child", **owned_by(owner)))
