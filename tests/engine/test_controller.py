@@ -12,6 +12,7 @@ from corral.engine import NOTHING, Key, plan_object
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.kube.models.events_v1 import Event
+from corral.kube.retry import ATTEMPTS_MAX
 from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.operators import Operator, converged
 from corral.testing.toys import GOODBYE, Toy, toy_controller
@@ -209,3 +210,23 @@ async def test_what_was_made_is_what_plan_would_make(server: FakeApiServer) -> N
     planned = await plan_object(client, toy_controller(), Key("default", "bear"))
 
     assert planned.plan == NOTHING
+
+
+@in_operation
+async def test_a_status_whose_answer_was_lost_is_written_again_though_the_cache_does_not_know(
+    server: FakeApiServer,
+) -> None:
+    """Found by a seed: the write is done, its answer is lost, and the watch is down while the next pass looks."""
+    toys = Toy.resource.plural_and_group
+    server.add(a_toy())
+    await converged(server, toy_controller, within_s=60)
+    server.fail_next(Fault.LOSE_ANSWER, method="PATCH", resource="configmaps")
+    server.fail_next(Fault.SERVER_ERROR, method="PATCH", resource="configmaps", times=ATTEMPTS_MAX - 1)
+    server.fail_next(Fault.LOSE_ANSWER, method="PATCH", resource=toys)
+    server.fail_next(Fault.REFUSE, method="PATCH", resource=toys, times=ATTEMPTS_MAX - 1)
+    server.edit(ConfigMap, "bear-0", "default", merge={"data": {"greeting": "go away"}})
+    server.drop_watches()
+    server.fail_next(Fault.REFUSE, resource=toys, watch=True, times=6)
+    await converged(server, toy_controller, within_s=600, quiet_s=120)
+
+    assert condition(server)["status"] == "True"

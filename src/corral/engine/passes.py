@@ -72,6 +72,7 @@ class Passes:
         self._progress = Progress(stuck_after_s=controller.stuck_after_s)
         self._stores: dict[type[Object], Store[Any]] = {}
         self._busy: dict[Key, int] = {}
+        self._status_unknown: set[Key] = set()
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
         self._log = logger(controller=controller.name)
@@ -199,20 +200,27 @@ class Passes:
         return await self._report(key, snapshot, await act(plan, actor, target(obj)))
 
     async def _report(self, key: Key, snapshot: Any, outcome: Outcome) -> Outcome:
-        """Write the status if it says something new. Failing to is a problem only if there was no other."""
+        """Write the status if it says something new. Failing to is a problem only if there was no other.
+
+        A write that failed may have been done all the same. The next pass may not see that in the cache yet, and a
+        change of status alone brings no pass: so the next status is written whatever the cache says.
+        """
         if outcome.problem is not None and outcome.problem.reason in UNTOLD_REASONS:
             return outcome
         status = self.controller.reconciler.report(snapshot, outcome)
-        if status is None or not status_differs(snapshot.object, status):
+        if status is None or not (key in self._status_unknown or status_differs(snapshot.object, status)):
             return outcome
+        self._status_unknown.add(key)
         try:
             action = SetStatus(target=target(snapshot.object), status=status)
             answer = await send(action, self._client, self.controller.name)
         except NotFound:
+            self._status_unknown.discard(key)
             return outcome  # it went meanwhile: perhaps this very pass let it go
         except KubeError as error:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
+        self._status_unknown.discard(key)
         if answer is not None:
             self.barrier.wrote(key, answer)
         return outcome
@@ -268,6 +276,7 @@ class Passes:
         self.barrier.forget(key)
         self._progress.forget(key)
         self._busy.pop(key, None)
+        self._status_unknown.discard(key)
 
     def _late(self, deadline_s: float) -> str:
         return (
