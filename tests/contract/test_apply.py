@@ -52,6 +52,9 @@ async def test_a_patched_field_conflicts_with_an_apply(world: World) -> None:
 async def test_what_someone_patched_is_theirs_and_stays_when_we_let_go(world: World) -> None:
     made = await world.apply(world.config_map("a", {"k": "v", "l": "v"}), "us")
     await world.merge(made, {"data": {"k": "by hand"}})
+    with pytest.raises(Conflict) as caught:
+        await world.apply(world.config_map("a", {"k": "third"}), "others")
+    assert [cause.message for cause in caught.value.causes] == [f'conflict with "{world.me}" using v1']
 
     less = await world.apply(world.config_map("a", {"l": "v"}), "us")
     assert less.get("data") == {"k": "by hand", "l": "v"}
