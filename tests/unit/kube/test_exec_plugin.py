@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -181,11 +182,24 @@ async def test_a_program_that_fails_is_quoted_without_its_secrets(program: Progr
 
 
 @pytest.mark.looptime
-async def test_a_program_that_hangs_is_ended(program: Program) -> None:
+async def test_a_program_that_hangs_is_given_up(program: Program) -> None:
     program.says("", "exec tail -f /dev/null")
 
     with pytest.raises(CredentialsError, match="gave no answer within 60 s"):
         await program.source().auth()
+
+
+async def test_a_program_is_ended_when_nobody_waits_for_it_any_more(program: Program, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    os.mkfifo(pid)
+    program.says("", f"echo $$ > {pid}; exec tail -f /dev/null")
+    asking = asyncio.create_task(program.source().auth())
+    running = int(await asyncio.to_thread(pid.read_text))
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(running, 0)
 
 
 async def test_a_program_that_must_ask_a_person_is_not_run_without_a_terminal(program: Program) -> None:
