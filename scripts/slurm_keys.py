@@ -226,6 +226,17 @@ def by_parser(
     return result
 
 
+def shaped(file: str, settings: dict[str, dict[str, object]], records: dict[str, dict[str, dict[str, object]]]) -> None:
+    """What the pages say in prose only: which keys may begin a line, and which stand alone."""
+    if file == "gres.conf":
+        records |= dict.fromkeys(("NodeName", "AutoDetect"), records["Name"])
+    elif file == "topology.conf":
+        settings["BlockSizes"] = records["BlockName"].pop("BlockSizes")
+    elif file == "job_container.conf":
+        records["NodeName"] = {name: settings[name] for name in settings if name != "NodeName"}
+        settings.pop("NodeName", None)
+
+
 def table(version: str) -> dict[str, object]:
     words = library_words(version)
     preamble = "ClusterName=x\nSlurmctldHost=ctld\nSlurmUser=slurm\n"
@@ -252,6 +263,7 @@ def table(version: str) -> dict[str, object]:
         else:
             first = by_manual(settings)
             records = {record: by_manual(keys) for record, keys in found.items() if record}
+            shaped(file, first, records)
         files[file] = {"settings": first, "records": records}
     release = subprocess.run(
         ["chroot", str(slurm_root(version)), "dpkg-query", "-W", "-f", "${Version}", "slurmctld"],

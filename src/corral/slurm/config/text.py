@@ -105,7 +105,10 @@ def parse(text: str) -> Document:
         else:
             settings, rest = _settings(raw)
             if rest:
-                faults.append(Fault(number, f"cannot be read from {_shown(rest)} on: expected Key=Value"))
+                where = (
+                    "the value on" if "pass" in raw.lower() else f"{_shown(rest)} on"
+                )  # part of a password is a secret
+                faults.append(Fault(number, f"cannot be read from {where}: expected Key=Value"))
             if settings:
                 lines.append(Line(settings, "", number))
     return Document(tuple(lines), tuple(faults))
