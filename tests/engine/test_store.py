@@ -91,6 +91,13 @@ def test_a_late_event_does_not_bring_back_what_a_list_showed_to_be_gone() -> Non
     assert len(store) == 0
 
 
+def test_a_late_event_of_what_came_and_went_unseen_before_a_list_is_ignored() -> None:
+    store, writer = a_store(version=9)
+
+    assert writer.put(a_map("a", 8)) == ()
+    assert len(store) == 0
+
+
 def test_an_object_that_left_a_selector_and_came_back_is_seen_again() -> None:
     _, writer = a_store(a_map("a", 4))
     writer.gone(a_map("a", 6))

@@ -9,9 +9,10 @@ indexes, and `swap` puts it in place at once: no reader ever sees half a list. T
 table it replaces, so a deletion that nobody watched is delivered like any other.
 
 Old news. A server may repeat an event or deliver it late. An event is ignored when its version is not newer than what
-is known under that name, or than the version at which that uid was seen to go. (Versions are compared as integers;
-an API that numbers its versions otherwise is trusted to keep the order.) A list is never ignored: it is the truth, also
-when its version is lower than the last one seen, as after a restored backup. `history` then counts one up.
+is known under that name, than the version at which that uid was seen to go, or than the list that did not have it.
+Versions are compared as integers; an API that numbers its versions otherwise is trusted to keep the order. A list is
+never ignored: it is the truth, also when its version is lower than the last one seen, as after a restored backup.
+`history` then counts one up.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -127,7 +128,8 @@ class StoreWriter(Generic[T]):
         self._contents = contents
         self._trim = trim
         self._staged: _Table[T] | None = None
-        self._tombstones: dict[str, int] = {}  # uid -> version at which it went; oldest first
+        self._listed_at = 0  # the last list's version: what is older than it and was not in it does not exist
+        self._tombstones: dict[str, int] = {}  # since then: uid -> version at which it went, oldest first
 
     def add_index(self, index: str, function: IndexFunction[T]) -> None:
         """Add an index, also over the objects already there."""
@@ -164,13 +166,10 @@ class StoreWriter(Generic[T]):
         number = version_number(version)
         if number is not None and contents.version_seen is not None and number < contents.version_seen:
             contents.history += 1
-            self._tombstones.clear()
         contents.version, contents.version_seen = version, number
-        changes = tuple(differences(replaced.objects, staged.objects))
-        for change in changes:
-            if isinstance(change, Deleted):
-                self._bury(change.old.metadata.uid, version)
-        return changes
+        self._listed_at = number or 0
+        self._tombstones.clear()
+        return tuple(differences(replaced.objects, staged.objects))
 
     def put(self, obj: T) -> tuple[Change[T], ...]:
         if self._trim is not None:
@@ -223,10 +222,8 @@ class StoreWriter(Generic[T]):
 
     def _is_ghost(self, obj: T) -> bool:
         """A late event of something that went. (With a selector the same object may come back: then it is newer.)"""
-        if not self._tombstones or (went_at := self._tombstones.get(obj.metadata.uid)) is None:
-            return False
         number = version_number(obj.metadata.resource_version)
-        return number is not None and number <= went_at
+        return number is not None and number <= self._tombstones.get(obj.metadata.uid, self._listed_at)
 
 
 def new_store(
