@@ -7,32 +7,14 @@ never appear in a reason.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 
+from corral.slurm.config import plugstack, topology
+from corral.slurm.config.findings import Finding, Severity
 from corral.slurm.config.keys import VERSIONS, FileTable, Key, KeyTable, find, key_table, nearest
 from corral.slurm.config.text import Document, Line, parse
 from corral.slurm.config.values import doubtful_options, wrong_value
 from corral.slurm.hostlist import HostlistError, expand
-
-
-class Severity(Enum):
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """`line` is 0 when the file as a whole is meant."""
-
-    line: int
-    key: str
-    reason: str
-    severity: Severity = field(default=Severity.ERROR, compare=False)
-
-    def __str__(self) -> str:
-        place = f"line {self.line}: " if self.line else ""
-        return f"{place}{self.key + ' ' if self.key else ''}{self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +31,10 @@ def lint(file: str, text: str, version: str, *, known: Names | None = None, whol
     """Everything that is wrong with a file of that name (`slurm.conf`). `whole`: it must have what Slurm demands."""
     table = key_table(version)
     known = known or Names()
+    if file == "plugstack.conf":
+        return plugstack.lint(text, known.files)
+    if file == "topology.yaml" and file in table.files:
+        return topology.lint(text)
     document = parse(text)
     findings = [Finding(fault.number, "", fault.reason) for fault in document.faults]
     findings += _includes(document, known)
