@@ -66,6 +66,7 @@ class Passes:
         self._client = client
         self._tell = tell
         self._metrics = metrics
+        self._timing = _Timing(metrics, controller.name)
         self._clock = clock
         self.queue: WorkQueue[Key] = WorkQueue(now_s=clock.monotonic_s, random=clock.random)
         self.barrier: Barrier[Key] = barrier or Barrier()
@@ -135,20 +136,20 @@ class Passes:
                 self.queue.done(taken.key)
 
     async def _measured_pass(self, taken: Taken[Key]) -> None:
-        name, metrics = self.controller.name, self._metrics
-        metrics.queue_wait_s.labels(name, name).observe(taken.waited_s)
+        name, timing = self.controller.name, self._timing
+        timing.queue_wait_s.observe(taken.waited_s)
         started_s = self._clock.monotonic_s()
         with (
-            metrics.active_workers.labels(name).track_inprogress(),
+            timing.active_workers.track_inprogress(),
             structlog.contextvars.bound_contextvars(
                 controller=name, key=str(taken.key), reconcile_id=uuid.uuid4().hex[:12]
             ),
         ):
             result = await self._pass(taken.key)
         took_s = self._clock.monotonic_s() - started_s
-        metrics.reconcile_s.labels(name).observe(took_s)
-        metrics.work_s.labels(name, name).observe(took_s)
-        metrics.reconciles.labels(name, result).inc()
+        timing.reconcile_s.observe(took_s)
+        timing.work_s.observe(took_s)
+        self._metrics.reconciles.labels(name, result).inc()
 
     async def _pass(self, key: Key) -> str:
         """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
@@ -172,10 +173,13 @@ class Passes:
         return self._settle(key, outcome)
 
     async def _past_barrier(self, key: Key) -> None:
+        if not self.barrier.pending(key):  # most passes: no timers for a wait of no length
+            self._timing.barrier_wait_s.observe(0.0)
+            return
         started_s = self._clock.monotonic_s()
         async with self._interruptible(BARRIER_S_MAX * 2):
             awaited = await self.barrier.passed(key, within_s=BARRIER_S_MAX)
-        self._metrics.barrier_wait_s.labels(self.controller.name).observe(self._clock.monotonic_s() - started_s)
+        self._timing.barrier_wait_s.observe(self._clock.monotonic_s() - started_s)
         if awaited:
             self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
 
@@ -302,6 +306,17 @@ class Passes:
                 yield
             finally:
                 self._scopes.discard(scope)
+
+
+class _Timing:
+    """The series that every pass writes to, looked up once: finding one by its labels costs more than writing to it."""
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.queue_wait_s = metrics.queue_wait_s.labels(name, name)
+        self.active_workers = metrics.active_workers.labels(name)
+        self.reconcile_s = metrics.reconcile_s.labels(name)
+        self.work_s = metrics.work_s.labels(name, name)
+        self.barrier_wait_s = metrics.barrier_wait_s.labels(name)
 
 
 def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:
