@@ -111,8 +111,11 @@ def _refusal(file: str, line: Line, table: FileTable, taken: set[str], files: fr
     why = {key.lower(): why for key, why in OURS.get(file, {}).items()}.get(place)
     if why:
         return f"is set by Corral: {why}"
-    if line.first.key.lower() in table.record_names and place in taken:
+    is_record = line.first.key.lower() in table.record_names
+    if is_record and place in taken:
         return f"{line.first.value} is defined by Corral already: choose another name"
+    if not is_record and len(line.settings) > 1:
+        return f"is followed by {line.settings[1].key}: expected one key on a line"
     return ""
 
 
