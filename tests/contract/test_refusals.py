@@ -53,7 +53,6 @@ async def test_nothing_is_created_in_a_namespace_that_is_being_deleted(world: Wo
     await world.merge(world.config_map("keeper", namespace=other.metadata.name), {"metadata": {"finalizers": None}})
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 async def test_a_body_over_the_limit_is_refused(world: World) -> None:
     answer = await world.raw(
         "POST",
@@ -64,7 +63,6 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
     assert answer.status == 413
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 async def test_a_config_map_holds_at_most_a_mebibyte(world: World) -> None:
     with pytest.raises(Invalid, match="may not be more than 1048576 bytes"):
         await world.create(world.config_map("a", {"k": "x" * (1 << 20) + "x"}))

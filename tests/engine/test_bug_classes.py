@@ -5,7 +5,7 @@ inside cached objects, which only the type checker protects, test_mutation.py ha
 """
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import msgspec
@@ -161,32 +161,58 @@ async def test_without_preconditions_the_other_writer_is_overwritten() -> None:
     assert await finalizers_after_both_wrote(Unguarded) == []
 
 
-# --- an observation cannot write, and what it reads cannot be changed
+# --- cache pollution: one pass changes an object that others share
 
 
-class MeddlingReconciler(ToyReconciler):
-    def __init__(self) -> None:
-        self.refused: list[str] = []
+class LooseSpec(msgspec.Struct, kw_only=True):
+    """The mechanism switched off: a part that can be changed in place."""
+
+    copies: int = 1
+
+
+class LooseToy(Object, frozen=True, kw_only=True):
+    resource = Toy.resource
+    spec: LooseSpec
+
+
+class MeddlingReconciler:
+    """Changes what it read, and notes what the next reader of the cache then sees."""
+
+    def __init__(self, kind: type[Toy | LooseToy]) -> None:
+        self._kind = kind
+        self.seen_by_others: list[int] = []
 
     async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
-        toy = read.get(Toy, key.name, key.namespace)
+        toy = read.get(self._kind, key.name, key.namespace)
         if toy is not None:
-            try:
+            with suppress(AttributeError):
                 toy.spec.copies = 9  # type: ignore[misc]
-            except AttributeError as error:
-                self.refused.append(str(error))
-        return await super().observe(key, read)
+            again = read.get(self._kind, key.name, key.namespace)
+            self.seen_by_others.append(again.spec.copies if again else 0)
+        return None
+
+    def plan(self, snapshot: ToySnapshot, /) -> Plan:
+        raise AssertionError("nothing is ever observed here")
+
+    def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> None:
+        return None
 
 
-async def test_a_reconciler_cannot_change_what_the_cache_shares() -> None:
-    reconciler = MeddlingReconciler()
+async def copies_seen_after_meddling(kind: type[Toy | LooseToy]) -> list[int]:
+    reconciler = MeddlingReconciler(kind)
     server = FakeApiServer()
     server.register(Toy)
     server.add({"apiVersion": "test.corral.dev/v1", "kind": "Toy", "metadata": {"name": "bear"}, "spec": {"copies": 1}})
-    operator = Operator(server, lambda: Controller.for_(Toy, reconciler).owns(ConfigMap).owns(Secret))
+    operator = Operator(server, lambda: Controller.for_(kind, reconciler))
     operator.start()
     await asyncio.sleep(5)
     await operator.stop()
+    return reconciler.seen_by_others
 
-    assert reconciler.refused
-    assert all("immutable" in text for text in reconciler.refused)
+
+async def test_a_reconciler_cannot_change_what_the_cache_shares() -> None:
+    assert await copies_seen_after_meddling(Toy) == [1]
+
+
+async def test_without_frozen_objects_the_cache_is_polluted() -> None:
+    assert await copies_seen_after_meddling(LooseToy) == [9]

@@ -9,7 +9,6 @@ A failure prints its seed and the last requests. To repeat it: SEEDS=n uv run py
 
 import asyncio
 import os
-import random
 from random import Random
 from typing import Any
 
@@ -46,7 +45,6 @@ async def test_converges_after_any_faults(batch: int) -> None:
 
 
 async def repeatable(seed: int) -> None:
-    random.seed(seed)  # the client's pauses between attempts draw from here
     server = FakeApiServer(seed=seed, faults=ROUGH)
     try:
         await run(seed, server)

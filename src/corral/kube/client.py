@@ -9,7 +9,8 @@ Every verb raises what `errors.py` lists and nothing else. Reads and writes have
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from copy import copy
 from typing import Any, TypeVar
@@ -50,8 +51,10 @@ class Client:
         gate: Gate | None = None,
         observer: Observer | None = None,
         fence: Fence | None = None,
+        luck: Callable[[], float] = random.random,
     ) -> None:
-        self._calls = Calls(transport, gate=gate, observer=observer)
+        """`luck`, from [0, 1), spreads the pauses between attempts; a seeded one makes a simulation repeatable."""
+        self._calls = Calls(transport, gate=gate, observer=observer, luck=luck)
         self._fence = fence
 
     def fenced(self, fence: Fence) -> Client:

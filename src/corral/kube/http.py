@@ -9,6 +9,7 @@ goes to the server it is for, and nowhere else.
 """
 
 import asyncio
+import io
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -34,6 +35,7 @@ READ_BUFFER_BYTES = 1 << 18
 PING_S = 30.0
 CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
+BODY_AT_ONCE_BYTES_MAX = 1 << 20
 
 
 class HttpTransport:
@@ -103,7 +105,7 @@ class HttpTransport:
         return await session.request(
             request.method,
             self._url_of(request),
-            data=request.body or None,
+            data=_payload(request.body),
             headers=_headers(request, auth),
             allow_redirects=False,
             proxy=self._proxy or None,
@@ -208,6 +210,11 @@ def proxy_for(server: Server, proxies: dict[str, str]) -> str:
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host, proxies):
         return ""
     return proxies.get(parts.scheme, "")
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO | None:
+    """aiohttp sends a large body in pieces, so that it does not hold up the loop, only when it is a file."""
+    return io.BytesIO(body) if len(body) > BODY_AT_ONCE_BYTES_MAX else body or None
 
 
 class _NotUpgradedError(Exception):

@@ -59,11 +59,12 @@ class Operator:
         self._stop = asyncio.Event()
         self.connection = self._server.connect(self._name)
         self.metrics = Metrics()
-        client = Client(self.connection, observer=self.metrics)
+        clock = virtual_clock(self._seed * 1000 + self._starts)
+        client = Client(self.connection, observer=self.metrics, luck=clock.random.random)
         self.manager = Manager(
             client,
             (self._build(),),
-            clock=virtual_clock(self._seed * 1000 + self._starts),
+            clock=clock,
             metrics=self.metrics,
             lease=self._lease,
             identity=f"{self._name}-{self._starts}",
