@@ -14,8 +14,10 @@ OLD = "ClusterName=lab\nMinJobAge=300\nMaxNodeCount=100\nProlog=a.sh\nPartitionN
     [
         (OLD, None, "slurm.conf: nothing changes"),
         (
-            "# c\nPartitionName=p maxtime=5 Nodes=ALL\nPROLOG=a.sh\nMaxNodeCount=\\\n100\n"
-            "MinJobAge=300\nclustername=lab",
+            (
+                "# c\nPartitionName=p maxtime=5 Nodes=ALL\nPROLOG=a.sh\nMaxNodeCount=\\\n100\n"
+                "MinJobAge=300\nclustername=lab"
+            ),
             None,
             "slurm.conf: nothing changes",
         ),

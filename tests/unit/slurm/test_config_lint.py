@@ -46,8 +46,10 @@ def says(text: str, version: str = "26.05", file: str = "slurm.conf", known: Nam
         ("CoreSpecPlugin=x", "line 1: CoreSpecPlugin is defunct: Slurm ignores it; take it out"),
         (
             "SlurmctldParameters=enable_configles",
-            "line 1: SlurmctldParameters has no option enable_configles: "
-            "did you mean enable_configless? Slurm ignores it silently",
+            (
+                "line 1: SlurmctldParameters has no option enable_configles: "
+                "did you mean enable_configless? Slurm ignores it silently"
+            ),
         ),
         ("Include nodes.conf", "line 1: Include names 'nodes.conf', which is not among the files delivered"),
         ("Key", "line 1: cannot be read from 'Key' on: expected Key=Value"),
