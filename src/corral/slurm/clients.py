@@ -1,37 +1,133 @@
-"""All clusters that we speak to: one client and one poller each.
+"""All clusters that we speak to: one client and one poller each, made when they can be, replaced when their address or
+issuer changes, closed when they go.
 
-A cluster that hangs has a task of its own to hang in; nothing here waits for it.
+A cluster that hangs has a task of its own to hang in; nothing here waits for it but `close`.
 """
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from corral.slurm.clock import Clock
-from corral.slurm.facts import Reachability, View
-from corral.slurm.poller import Poller
+from corral.slurm.facts import NotAsked, Reachability, Unknown, View
+from corral.slurm.http import HttpTransport
+from corral.slurm.poller import Pace, Poller
 from corral.slurm.rest import SlurmClient
-from corral.slurm.tokens import TokenIssuer
+from corral.slurm.tokens import TokenIssuer, Tokens
 from corral.slurm.transport import Endpoint, Transport
+
+CLOSE_WITHIN_S = 5.0
 
 
 class Cluster:
-    """One cluster's client and what its poller knows. Replaced as a whole when address or issuer change."""
+    """One cluster's client, and the poller that looks at it for everyone."""
 
-    key: str
-    client: SlurmClient
-    poller: Poller
+    def __init__(
+        self, key: str, made_from: tuple[Endpoint, str], client: SlurmClient, poller: Poller, task: "asyncio.Task[None]"
+    ) -> None:
+        self.key = key
+        self.client = client
+        self.poller = poller
+        self._made_from = made_from
+        self._task = task
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.key} at {self._made_from[0].url}>"
+
+    def is_made_from(self, endpoint: Endpoint, issuer: TokenIssuer) -> bool:
+        return self._made_from == (endpoint, issuer.identity)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self.client.close()
 
 
 class Clients:
-    """Keys are `namespace/name` of whatever stands for the cluster; their meaning is the caller's."""
+    """Keys are `namespace/name` of whatever stands for the cluster; what they mean is the caller's business."""
 
-    def __init__(self, clock: Clock, connect: Callable[[Endpoint], Transport] = ...) -> None: ...
+    def __init__(
+        self, clock: Clock, *, transport: Callable[[Endpoint], Transport] = HttpTransport, pace: Pace | None = None
+    ) -> None:
+        self._clock, self._transport, self._pace = clock, transport, pace
+        self._clusters: dict[str, Cluster] = {}
+        self._listeners: list[Callable[[str, View], None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._since_s, self._since = clock.monotonic_s(), clock.wall()
+
     def connect(self, key: str, endpoint: Endpoint, issuer: TokenIssuer) -> Cluster:
-        """The cluster's client: the same as before when address and issuer are, else a new one. Does not wait."""
-        ...
+        """The cluster's client: the one that there is when address and issuer are the same, else a new one.
 
-    def disconnect(self, key: str, why: str = "...") -> None: ...
-    def get(self, key: str) -> Cluster | None: ...
-    def view(self, key: str) -> View: ...
-    def reachability(self, key: str) -> Reachability: ...
-    def subscribe(self, callback: Callable[[str, View], None]) -> Callable[[], None]: ...
-    async def close(self) -> None: ...
+        Does not wait: the new one begins to look by itself, the old one is closed behind our back.
+        """
+        known = self._clusters.get(key)
+        if known is not None and known.is_made_from(endpoint, issuer):
+            return known
+        self._close_later(known)
+        client = SlurmClient(key, self._transport(endpoint), Tokens(issuer, self._clock), self._clock)
+        poller = Poller(client, self._clock, self._pace)
+        poller.subscribe(lambda view: self._tell(key, poller, view))
+        task = asyncio.create_task(poller.run(), name=f"slurm-poller {key}")
+        self._clusters[key] = Cluster(key, (endpoint, issuer.identity), client, poller, task)
+        return self._clusters[key]
+
+    def disconnect(self, key: str) -> None:
+        """The cluster is gone, or its address or key are: what it would say is unknown from now on."""
+        gone = self._clusters.pop(key, None)
+        if gone is not None:
+            self._close_later(gone)
+            self._told(key, self.view(key))
+
+    def get(self, key: str) -> Cluster | None:
+        return self._clusters.get(key)
+
+    def keys(self) -> frozenset[str]:
+        return frozenset(self._clusters)
+
+    def view(self, key: str) -> View:
+        cluster = self._clusters.get(key)
+        if cluster is None:
+            return Unknown(since_s=self._since_s, since=self._since, why=_no_client(key))
+        return cluster.poller.view
+
+    def reachability(self, key: str) -> Reachability:
+        cluster = self._clusters.get(key)
+        return cluster.poller.reachability if cluster else NotAsked(since=self._since, why=_no_client(key))
+
+    async def fresh(self, key: str, max_age_s: float = 0.0, *, within_s: float = 30.0) -> View:
+        """See `Poller.fresh`."""
+        cluster = self._clusters.get(key)
+        return self.view(key) if cluster is None else await cluster.poller.fresh(max_age_s, within_s=within_s)
+
+    def subscribe(self, callback: Callable[[str, View], None]) -> Callable[[], None]:
+        """Call back when what is known of any cluster changes; the returned function ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback) if callback in self._listeners else None
+
+    async def close(self) -> None:
+        for key in tuple(self._clusters):
+            self._close_later(self._clusters.pop(key))
+        await asyncio.gather(*self._closing)
+
+    def _tell(self, key: str, poller: Poller, view: View) -> None:
+        cluster = self._clusters.get(key)
+        if cluster is not None and cluster.poller is poller:  # the last words of one that was replaced are not news
+            self._told(key, view)
+
+    def _told(self, key: str, view: View) -> None:
+        for listener in tuple(self._listeners):
+            listener(key, view)
+
+    def _close_later(self, cluster: Cluster | None) -> None:
+        if cluster is None:
+            return
+        task = asyncio.create_task(cluster.close(), name=f"close slurm {cluster.key}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def _no_client(key: str) -> str:
+    return f"cluster {key}: no address or no token issuer is known, so it cannot be asked"

@@ -7,7 +7,6 @@ knowledge newer than an act of its own asks `Observed.began_after`.
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import msgspec
@@ -15,7 +14,6 @@ import msgspec
 from corral.slurm.values import Job, Node, Server
 
 T = TypeVar("T")
-NOTHING: Mapping[str, tuple[Job, ...]] = MappingProxyType({})
 
 
 class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

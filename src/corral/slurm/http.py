@@ -21,8 +21,7 @@ class HttpTransport:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._url = endpoint.url.rstrip("/")
-        context = ssl.create_default_context(cadata=endpoint.ca_pem or None)
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=context)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=_context(endpoint))
         # aiohttp has no public way to say how bytes become answers.
         handler: type[ResponseHandler] = _FirstAnswer
         connector._factory = functools.partial(handler, loop=asyncio.get_running_loop())  # noqa: SLF001
@@ -69,6 +68,11 @@ class HttpTransport:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+def _context(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    """Made only where it is needed: reading the system's authorities takes a while."""
+    return ssl.create_default_context(cadata=endpoint.ca_pem) if endpoint.ca_pem else True
 
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]+)")
