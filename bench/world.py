@@ -55,6 +55,10 @@ async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
             tickets = [a_ticket(number, namespace) for number in range(count)]
             await _each(tickets, lambda ticket: _make(client, ticket), "tickets", say)
         have = {pod.metadata.name for pod in (await client.list(Pod, Selector(namespace=PODS))).items}
+        if len(have) > sizes.pods:
+            raise MeasurementFailed(
+                f"cluster {NAME} has {len(have)} pods of an earlier, larger run: take it down first"
+            )
         missing = [number for number in range(sizes.pods) if worker_pod(number).metadata.name not in have]
         await _each(missing, lambda number: _make_pod(client, number), "pods", say)
         return (await client.server_version()).git_version
