@@ -121,17 +121,26 @@ def option_name(text: str) -> str:
     return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_/.+-]*", name) and not text.endswith(":") else ""
 
 
+CONF = "ClusterName=x\nSlurmctldHost=ctld\nSlurmUser=slurm\n"
+# What makes slurmd read job_container.conf.
+CONTAINERS = {"24.11": "JobContainerType=job_container/tmpfs\n", "26.05": "NamespaceType=namespace/tmpfs\n"}
+AUTH = "AuthType=auth/slurm\nProctrackType=proctrack/linuxproc\nStateSaveLocation=/var/spool/slurmctld\n"
+
+
 class Parser:
     """A daemon of one version, asked what it makes of lines."""
 
-    def __init__(self, version: str, file: str, command: Iterable[str], preamble: str) -> None:
+    def __init__(self, version: str, file: str, command: Iterable[str], preamble: str, conf: str = CONF) -> None:
         self._root, self._file, self._command, self._preamble = slurm_root(version), file, tuple(command), preamble
+        self._conf = conf
 
     def complaints(self, lines: Iterable[str]) -> str:
-        text = self._preamble + "\n".join(lines) + "\n"
-        files = {"slurm.conf": b"ClusterName=x\nSlurmctldHost=ctld\nSlurmUser=slurm\n", "slurm.key": b"k" * 64}
+        text = self._preamble + "\n".join(lines) + "\nNoSuchKey=1\n"
+        files = {"slurm.conf": self._conf.encode(), "slurm.key": b"k" * 64, "cgroup.conf": b"CgroupPlugin=disabled\n"}
         said = Sandbox(self._root, files | {self._file: text.encode()}).run(*self._command, within_s=120)
-        return re.sub(r"^(?:\w+: |\[[^\]]*\] )", "", said.stdout, flags=re.MULTILINE)
+        if "unrecognized key: NoSuchKey" not in said.stdout:
+            raise RuntimeError(f"{self._command} did not read {self._file} to its end: {said.stdout[-500:]}")
+        return re.sub(r"^(?:[\w-]+: |\[[^\]]*\] )", "", said.stdout, flags=re.MULTILINE)
 
     def keys(self, candidates: Iterable[str], prefix: str = "") -> dict[str, dict[str, object]]:
         """Those that it takes, with what it says of them; `prefix` is the start of a record's line."""
@@ -229,18 +238,21 @@ def by_parser(
 def shaped(file: str, settings: dict[str, dict[str, object]], records: dict[str, dict[str, dict[str, object]]]) -> None:
     """What the pages say in prose only: which keys may begin a line, and which stand alone."""
     if file == "gres.conf":
-        records |= dict.fromkeys(("NodeName", "AutoDetect"), records["Name"])
+        every = records.pop("Name")
+        settings["AutoDetect"] = every["AutoDetect"]
+        records["NodeName"] = {name: facts for name, facts in every.items() if name != "NodeName"}
+        records["Name"] = {name: facts for name, facts in records["NodeName"].items() if name != "Name"}
     elif file == "topology.conf":
         settings["BlockSizes"] = records["BlockName"].pop("BlockSizes")
-    elif file == "job_container.conf":
-        records["NodeName"] = {name: settings[name] for name in settings if name != "NodeName"}
-        settings.pop("NodeName", None)
 
 
 def table(version: str) -> dict[str, object]:
     words = library_words(version)
-    preamble = "ClusterName=x\nSlurmctldHost=ctld\nSlurmUser=slurm\n"
-    controller = Parser(version, "slurm.conf", (*AS_SLURM, "/usr/sbin/slurmctld", "-D", "-i"), preamble)
+    controller = Parser(version, "slurm.conf", (*AS_SLURM, "/usr/sbin/slurmctld", "-D", "-i"), CONF)
+    groups = Parser(version, "cgroup.conf", (*AS_SLURM, "/usr/sbin/slurmctld", "-D", "-i"), "", CONF + AUTH)
+    worker = ("sh", "-c", "chown root: /run/slurm; exec /usr/sbin/slurmd -D -N n1")
+    conf = CONF + AUTH + "NodeName=n1\nPrologFlags=Contain\n" + CONTAINERS.get(version, CONTAINERS["26.05"])
+    containers = Parser(version, "job_container.conf", worker, "", conf)
     database = Parser(version, "slurmdbd.conf", (*AS_SLURM, "/usr/sbin/slurmdbd", "-D"), "SlurmUser=slurm\n")
     files: dict[str, object] = {}
     for file, sections in SECTIONS.items():
@@ -260,6 +272,16 @@ def table(version: str) -> dict[str, object]:
             first = {name: facts for name, facts in taken.items() if name not in RECORDS}
         elif file == "slurmdbd.conf":
             first = by_parser(database, settings, words)
+        elif file == "cgroup.conf":
+            first = by_parser(groups, settings, set())
+        elif file == "job_container.conf":
+            keys = {name: key for name, key in settings.items() if name != "NodeName"}
+            first = by_parser(containers, keys, set())
+            records = {
+                "NodeName": by_parser(containers, keys, set(), "NodeName=n# BasePath=/x "),
+                "BasePath": by_parser(containers, keys, set(), "BasePath=/x# "),
+            }
+            first.pop("BasePath")
         else:
             first = by_manual(settings)
             records = {record: by_manual(keys) for record, keys in found.items() if record}

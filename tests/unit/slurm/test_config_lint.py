@@ -105,6 +105,12 @@ def test_a_password_is_never_repeated() -> None:
         ("topology.conf", "BlockName=b Nodes=n1\nBlockSizes=2,4\n", "BlokcSizes=2\n", "BlokcSizes"),
         ("acct_gather.conf", "EnergyIPMIFrequency=10\n", "EnergyIPMIFrequency=often\n", "EnergyIPMIFrequency"),
         ("job_container.conf", "BasePath=/x\nNodeName=n1 BasePath=/y\n", "BasePaht=/x\n", "BasePaht"),
+        (
+            "job_container.conf",
+            "AutoBasePath=true\nBasePath=/x Dirs=/tmp,/var/tmp\n",
+            "BasePath=/x Dris=/tmp\n",
+            "Dris",
+        ),
         ("mpi.conf", "PMIxTimeout=10\nPMIxDirectConn=true\n", "PMIxDirectConn=perhaps\n", "PMIxDirectConn"),
         ("plugstack.conf", "required a.so x=1\n# c\noptional /b.so\n", "requierd a.so\n", "requierd"),
     ],

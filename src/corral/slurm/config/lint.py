@@ -83,6 +83,8 @@ def _line(file: str, line: Line, table: KeyTable) -> Iterator[Finding]:
             yield Finding(line.number, setting.key, _unknown(file, setting.key, record, table))
             continue
         yield from _value(line.number, *found, setting.value, table, record)
+        if file != "slurm.conf":  # whose names are looked up as well, in _names
+            yield from _hostlist(line.number, found[0], setting.value)
     yield from _repeated_in_record(line)
 
 
@@ -97,6 +99,14 @@ def _value(number: int, name: str, key: Key, value: str, table: KeyTable, record
         yield Finding(number, name, "has a value of the wrong type" if "pass" in name.lower() else wrong)
     for reason in doubtful_options(name, key, value):
         yield Finding(number, name, reason, Severity.WARNING)
+
+
+def _hostlist(number: int, key: str, value: str) -> Iterator[Finding]:
+    if key in ("NodeName", "Nodes", "Switches"):
+        try:
+            expand(value)
+        except HostlistError as error:
+            yield Finding(number, key, str(error))
 
 
 def _unknown(file: str, key: str, record: str, table: KeyTable) -> str:
