@@ -209,6 +209,12 @@ def page_of(version: str, file: str) -> str:
     return gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
 
 
+def everywhere(file: str) -> set[str]:
+    """The keys in the manual of any version: a daemon may take what only another version documents."""
+    pages = [page_of(version, file) for version in SUITES]
+    return {name for page in pages for keys in manual(page, SECTIONS[file], 0).values() for name in keys}
+
+
 def by_manual(keys: Mapping[str, Key]) -> dict[str, dict[str, object]]:
     return {name: {"type": FORM_TYPES.get(key.form, "text")} | options(key) for name, key in keys.items()}
 
@@ -273,13 +279,13 @@ def table(version: str) -> dict[str, object]:
         elif file == "slurmdbd.conf":
             first = by_parser(database, settings, words)
         elif file == "cgroup.conf":
-            first = by_parser(groups, settings, set())
+            first = by_parser(groups, settings, everywhere(file))
         elif file == "job_container.conf":
             keys = {name: key for name, key in settings.items() if name != "NodeName"}
-            first = by_parser(containers, keys, set())
+            first = by_parser(containers, keys, everywhere(file) - {"NodeName"})
             records = {
-                "NodeName": by_parser(containers, keys, set(), "NodeName=n# BasePath=/x "),
-                "BasePath": by_parser(containers, keys, set(), "BasePath=/x# "),
+                "NodeName": by_parser(containers, keys, everywhere(file) - {"NodeName"}, "NodeName=n# BasePath=/x "),
+                "BasePath": by_parser(containers, keys, everywhere(file) - {"NodeName"}, "BasePath=/x# "),
             }
             first.pop("BasePath")
         else:
