@@ -28,6 +28,8 @@ def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
 def diff_lines(change: Change) -> tuple[str, ...]:
     """What one action changes on the server, as a unified diff of YAML."""
     where = str(about(change.action))
+    if change.untried:
+        return (f"! {summary(change.action)}", f"! {change.untried}")
     if change.refused:
         return (f"! {summary(change.action)}", f"! the server would refuse it: {change.refused}")
     before, after = (_lines(state) for state in (change.before, change.after))

@@ -11,6 +11,8 @@ from corral.engine.actions import (
     Delete,
     EmitEvent,
     Evict,
+    Outside,
+    OutsideFailed,
     Patch,
     RemoveFinalizer,
     SetStatus,
@@ -23,7 +25,7 @@ from corral.engine.actions import (
 from corral.engine.barrier import Barrier
 from corral.engine.children import Once, children, manager_name
 from corral.engine.clock import Clock, system_clock, virtual_clock
-from corral.engine.controller import Controller, Mapper, Predicate, any_change, generation_changed
+from corral.engine.controller import Controller, Mapper, Predicate, Source, any_change, generation_changed
 from corral.engine.health import Address
 from corral.engine.informer import Informer, Informers
 from corral.engine.lease import Election, LeaseLost
@@ -47,6 +49,7 @@ __all__ = [
     "key_of",
     "Mapper",
     "Predicate",
+    "Source",
     "any_change",
     "generation_changed",
     "Undeclared",
@@ -64,6 +67,8 @@ __all__ = [
     "RemoveFinalizer",
     "SetStatus",
     "EmitEvent",
+    "Outside",
+    "OutsideFailed",
     "Target",
     "target",
     "controller_reference",

@@ -8,7 +8,8 @@
 An apply tells from the server's answer what the server spells otherwise, and marks it (see `corral.engine.children`).
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -20,6 +21,8 @@ from corral.engine.actions import (
     Delete,
     EmitEvent,
     Evict,
+    Outside,
+    OutsideFailed,
     Target,
     about,
 )
@@ -57,6 +60,15 @@ class Tell(Protocol):
     def __call__(self, event: EmitEvent, /) -> None: ...
 
 
+Perform = Callable[[msgspec.Struct], Awaitable[None]]
+"""Carries out the call of an `Outside` action; raises OutsideFailed."""
+
+
+async def performs_nothing(call: msgspec.Struct) -> None:
+    message = f"nobody carries out {type(call).__name__}: the reconciler has no method perform"
+    raise OutsideFailed("InternalError", message, stalled=True)
+
+
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """With what one pass over one key acts."""
 
@@ -66,6 +78,8 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     journal: Journal
     tell: Tell
     stop: Stop = never
+    perform: Perform = performs_nothing
+    perform_s_max: float = 120.0
 
 
 async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
@@ -97,6 +111,11 @@ async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result,
     except _NameTaken as taken:
         problem = Problem(reason="NameTaken", message=taken.message, stalled=True, retry_after_s=STALLED_RETRY_S)
         return Result(action=action, state="refused", reason="NameTaken", message=taken.message), problem
+    except OutsideFailed as error:
+        problem = Problem(
+            reason=error.reason, message=error.message, stalled=error.stalled, retry_after_s=error.retry_after_s
+        )
+        return Result(action=action, state="failed", reason=error.reason, message=error.message), problem
     except KubeError as error:
         failure = failure_of(error)
         problem = failure.problem
@@ -128,6 +147,8 @@ async def _perform(action: Action, actor: Actor, regarding: Target) -> bool:
             return await _delete(action, actor)
         case Evict():
             return await _evict(action, actor)
+        case Outside():
+            return await _outside(action, actor)
         case _:
             answer = await send(action, actor.client, actor.manager)
             return _written(actor, answer, action.target)
@@ -193,6 +214,17 @@ async def _evict(action: Evict, actor: Actor) -> bool:
         actor.journal.deleted_unseen(actor.key, target.kind.resource, Key(target.namespace, target.name), target.uid)
         return True
     return _written(actor, answer, target)
+
+
+async def _outside(action: Outside, actor: Actor) -> bool:
+    """Always counted as a change: only the next observation can tell what the other system made of it."""
+    try:
+        async with asyncio.timeout(actor.perform_s_max):
+            await actor.perform(action.call)
+    except TimeoutError:
+        message = f"{action.system}, {action.subject}: no answer within {actor.perform_s_max:g} s"
+        raise OutsideFailed("DeadlinePassed", message) from None
+    return True
 
 
 def _written(actor: Actor, answer: Object | None, before: Target | None) -> bool:

@@ -10,11 +10,13 @@ Nothing here sends anything: `corral.engine.act` carries actions out, `corral pl
     AddFinalizer, RemoveFinalizer   a patch of the list of finalizers, only of the object we looked at
     SetStatus        server-side apply to the status subresource
     EmitEvent        tell people; never fails an attempt
+    Outside          something in another system, carried out by the reconciler's own `perform`
 
 `Target` is "the object we looked at": its uid and version travel with every write that is not an apply, so a decision
 made about an older state is refused by the server (Conflict) instead of being carried out.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -148,7 +150,35 @@ class EmitEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=T
     related: Target | None = None
 
 
-Action: TypeAlias = Create | Apply | Patch | Delete | Evict | AddFinalizer | RemoveFinalizer | SetStatus | EmitEvent
+class Outside(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
+    """Something to be done in another system. `call` is the kind's own frozen data; its class name is read as a verb.
+
+    `system` and `subject` are for people: "Slurm lab/demo", "node gpu-3". A call must be harmless when it is repeated:
+    an answer that was lost is asked for again.
+    """
+
+    system: str
+    subject: str
+    call: msgspec.Struct
+    reason: str
+    message: str
+
+
+class OutsideFailed(Exception):
+    """What `perform` raises when the other system did not do it: why, in words for the condition.
+
+    `stalled`: a retry cannot help, a person must act.
+    """
+
+    def __init__(self, reason: str, message: str, *, stalled: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+        self.stalled, self.retry_after_s = stalled, retry_after_s
+
+
+Action: TypeAlias = (
+    Create | Apply | Patch | Delete | Evict | AddFinalizer | RemoveFinalizer | SetStatus | EmitEvent | Outside
+)
 
 
 def controller_reference(owner: Object) -> OwnerReference:
@@ -169,8 +199,10 @@ def is_controlled_by(child: Object, owner: Object) -> bool:
 
 
 def about(action: Action) -> ObjectRef:
-    """The object an action touches."""
+    """The object an action touches; in another system, the system and what of it."""
     match action:
+        case Outside():
+            return ObjectRef(action.system, "", action.subject)
         case Create() | Apply():
             return ref(action.object)
         case EmitEvent():
@@ -195,11 +227,14 @@ VERBS: Mapping[type[Action], str] = {
 def summary(action: Action) -> str:
     """One line for a person: `create ConfigMap lab/hello: the greeting does not exist yet (Missing)`."""
     said = f": {action.message}" if action.message else ""
-    return f"{verb(action)} {about(action)}{said} ({action.reason})"
+    what = f"{action.subject} in {action.system}" if isinstance(action, Outside) else str(about(action))
+    return f"{verb(action)} {what}{said} ({action.reason})"
 
 
 def verb(action: Action) -> str:
     """`change` reads better than `apply` where the object exists; a person asks what happens to it, not how."""
     if isinstance(action, Apply):
         return "create" if action.over is None else "change"
+    if isinstance(action, Outside):
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(action.call).__name__).lower()
     return VERBS[type(action)]

@@ -11,6 +11,7 @@ A Controller is a frozen value; each method returns a new one. It runs nothing: 
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -62,12 +63,17 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     where: Selector = EVERYTHING
     when: Predicate[Any] = any_change
     owned: bool = False
+    optional: bool = False
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
     kind: type[Object]
     name: str
     of: Callable[[Any], Iterable[Hashable]]
+
+
+Source: TypeAlias = Callable[[Callable[[Key, str], None]], AbstractAsyncContextManager[object]]
+"""Something outside Kubernetes that brings keys back: called with `enqueue(key, reason)`, open while we lead."""
 
 
 class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
@@ -82,6 +88,7 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     name: str
     watched: tuple[Watch, ...]
     indexed: tuple[Index, ...] = ()
+    sources: tuple[Source, ...] = ()
     finalizer_name: str = ""
     workers: int = 4
     resync_s: float = 10 * 3600.0  # a safety net only; controller-runtime's default
@@ -116,9 +123,17 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
         )
 
     def owns(
-        self, kind: type[W], *, where: Selector = EVERYTHING, when: Predicate[W] = any_change
+        self,
+        kind: type[W],
+        *,
+        where: Selector = EVERYTHING,
+        when: Predicate[W] = any_change,
+        optional: bool = False,
     ) -> "Controller[K, S]":
-        """Children: a change of one brings its controlling owner (of our kind) into the queue."""
+        """Children: a change of one brings its controlling owner (of our kind) into the queue.
+
+        `optional`: see `watches`.
+        """
         ours = self.kind.resource
 
         def owner(child: Object, _read: Reader) -> Iterable[Key]:
@@ -130,13 +145,27 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
                 ):
                     yield Key(child.metadata.namespace if ours.namespaced else "", r.name)
 
-        return self._with(Watch(kind=kind, to=owner, where=where, when=when, owned=True))
+        return self._with(Watch(kind=kind, to=owner, where=where, when=when, owned=True, optional=optional))
 
     def watches(
-        self, kind: type[W], *, to: Mapper[W], where: Selector = EVERYTHING, when: Predicate[W] = any_change
+        self,
+        kind: type[W],
+        *,
+        to: Mapper[W],
+        where: Selector = EVERYTHING,
+        when: Predicate[W] = any_change,
+        optional: bool = False,
     ) -> "Controller[K, S]":
-        """Other objects: `to` says which keys a change concerns."""
-        return self._with(Watch(kind=kind, to=to, where=where, when=when))
+        """Other objects: `to` says which keys a change concerns.
+
+        `optional`: a server that does not have the kind is fine. It reads as empty, `read.serves` says so, and it is
+        picked up when its definition appears.
+        """
+        return self._with(Watch(kind=kind, to=to, where=where, when=when, optional=optional))
+
+    def also(self, source: Source) -> "Controller[K, S]":
+        """A source of keys outside Kubernetes. It runs from before the first pass until after the last one."""
+        return msgspec.structs.replace(self, sources=(*self.sources, source))
 
     def indexes(self, kind: type[W], name: str, of: Callable[[W], Iterable[Hashable]]) -> "Controller[K, S]":
         """File the objects of a watched kind under values of a function, for `read.by_index(kind, name, value)`."""
@@ -147,6 +176,8 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
         return msgspec.structs.replace(self, finalizer_name=name)
 
     def _with(self, watch: Watch) -> "Controller[K, S]":
+        if any(w.kind is watch.kind and w.optional != watch.optional for w in self.watched):
+            raise ValueError(f"{self.name} watches {watch.kind.resource.kind} twice: optional, or not, in both")
         if any(w.kind is watch.kind and w.where != watch.where for w in self.watched):
             raise ValueError(
                 f"{self.name} watches {watch.kind.resource.kind} twice with different selectors: one cache holds "

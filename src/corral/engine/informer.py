@@ -16,6 +16,7 @@ import structlog
 from corral.engine.clock import Clock
 from corral.engine.store import Change, IndexFunction, Trim, new_store
 from corral.kube.client import Client, Gone, Put, Selector
+from corral.kube.errors import NotFound
 from corral.kube.meta import Object
 from corral.kube.unstructured import Kind, class_of
 from corral.kube.watch import (
@@ -71,8 +72,12 @@ class Informer(Generic[T]):
         clock: Clock,
         server: Server,
         trim: Trim[T] | None = None,
+        optional: bool = False,
     ) -> None:
+        """`optional`: a kind that the server does not have is an empty one, until it appears."""
         self.kind = kind
+        self.optional = optional
+        self.is_absent = False
         self.where = where
         self.trim = trim
         self.store, self._writer = new_store(kind, trim=trim)
@@ -162,6 +167,7 @@ class Informer(Generic[T]):
         for change in changes:
             for handler in self._handlers:
                 handler(change, cause)
+        self.is_absent = False
         self.synced.set()
         self._progressed()
         log.info("listed", kind=self.kind.resource.kind, objects=len(self.store), changes=len(changes), version=version)
@@ -172,6 +178,9 @@ class Informer(Generic[T]):
             callback()
 
     def _report(self, trouble: Trouble) -> None:
+        if self.optional and trouble.reason == NotFound.__name__:
+            self._be_absent()
+            return
         self._troubles += 1
         self._trouble = trouble.message
         log.warning(
@@ -181,6 +190,20 @@ class Informer(Generic[T]):
             message=trouble.message,
             retry_s=round(trouble.retry_s, 1),
         )
+
+    def _be_absent(self) -> None:
+        """The definition is missing, or went: nothing of the kind exists. The watch goes on asking."""
+        if self.is_absent:
+            return
+        self.is_absent = True
+        log.info("the server does not have this kind; taken as empty until it does", kind=self.kind.resource.kind)
+        self._writer.stage_begin()
+        changes = self._writer.swap(self.store.version)
+        for change in changes:
+            for handler in self._handlers:
+                handler(change, Cause.RELIST)
+        self.synced.set()
+        self._progressed()
 
 
 class Informers:
@@ -193,7 +216,9 @@ class Informers:
         self._informers: dict[tuple[type[Object], Selector], Informer[Any]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
-    def of(self, kind: Kind[T], where: Selector = EVERYTHING, *, trim: Trim[T] | None = None) -> Informer[T]:
+    def of(
+        self, kind: Kind[T], where: Selector = EVERYTHING, *, trim: Trim[T] | None = None, optional: bool = False
+    ) -> Informer[T]:
         """The informer of this kind and selector. It has one `trim`, the first asker's: a second must ask for the same.
 
         One asked for while the others run starts at once: subscribe before the next await.
@@ -203,8 +228,11 @@ class Informers:
         if known is not None:
             if trim is not known.trim:
                 raise ValueError(f"{cls.__name__} is cached already, trimmed otherwise: agree on one function")
+            known.optional = known.optional and optional
             return known
-        informer = Informer(self._client, cls, where, clock=self._clock, server=self._server, trim=trim)
+        informer = Informer(
+            self._client, cls, where, clock=self._clock, server=self._server, trim=trim, optional=optional
+        )
         self._informers[cls, where] = informer
         if self._tasks is not None:
             self._start(informer)

@@ -129,7 +129,12 @@ class Manager:
         )
 
     async def _check_kinds(self) -> None:
-        watched = {(watch.kind, watch.where.namespace) for p in self.passes for watch in p.controller.watched}
+        watched = {
+            (watch.kind, watch.where.namespace)
+            for p in self.passes
+            for watch in p.controller.watched
+            if not watch.optional
+        }
         for kind, namespace in sorted(watched, key=lambda pair: (pair[0].resource.plural_and_group, pair[1])):
             await _check_kind(self._client, kind, namespace)
 

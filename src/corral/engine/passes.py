@@ -16,13 +16,13 @@ the action it is at. `run` returns when the last pass has ended.
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
 import structlog
 
-from corral.engine.act import Actor, act
+from corral.engine.act import Actor, Perform, act, performs_nothing
 from corral.engine.actions import EmitEvent, SetStatus, summary, target
 from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
@@ -34,7 +34,7 @@ from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
 from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
 from corral.engine.reader import StoreReader, index_functions
-from corral.engine.reconciler import Outcome, Problem
+from corral.engine.reconciler import Outcome, Performer, Problem
 from corral.engine.send import send
 from corral.engine.status import status_differs
 from corral.engine.store import Added, Change, Deleted, Key, Store, Updated
@@ -72,6 +72,7 @@ class Passes:
         self.barrier: Barrier[Key] = barrier or Barrier()
         self._progress = Progress(stuck_after_s=controller.stuck_after_s)
         self._stores: dict[type[Object], Store[Any]] = {}
+        self._informers: dict[type[Object], Informer[Any]] = {}
         self._busy: dict[Key, int] = {}
         self._status_unknown: set[Key] = set()
         self._scopes: set[asyncio.Timeout] = set()
@@ -79,11 +80,12 @@ class Passes:
         self._log = logger(controller=controller.name)
         metrics.add_controller(controller.name, controller.workers)
         for watch in controller.watched:
-            self._connect(watch, informers.of(watch.kind, watch.where))
+            self._connect(watch, informers.of(watch.kind, watch.where, optional=watch.optional))
 
     def _connect(self, watch: Watch, informer: Informer[Any]) -> None:
         if watch.kind not in self._stores:
             self._stores[watch.kind] = informer.store
+            self._informers[watch.kind] = informer
             resource = watch.kind.resource
             self.barrier.add_cache(resource, informer.store)
             informer.on_progress(lambda: self.barrier.progressed(resource))
@@ -103,9 +105,15 @@ class Passes:
 
     async def run(self) -> None:
         """Until `stop`. One worker is one pass at a time; the queue keeps a key from being in two."""
-        async with asyncio.TaskGroup() as workers:
+        async with AsyncExitStack() as sources, asyncio.TaskGroup() as workers:
+            for source in self.controller.sources:
+                await sources.enter_async_context(source(self._enqueue))
             for _ in range(self.controller.workers):
                 workers.create_task(self._work())
+
+    def _enqueue(self, key: Key, reason: str) -> None:
+        if not self._stopping:
+            self.queue.add(key, reason=reason)
 
     def stop(self, why: str) -> None:
         self._stopping = why
@@ -198,10 +206,18 @@ class Passes:
             journal=self.barrier,
             tell=self._emit,
             stop=lambda: self._stopping or self._late(deadline_s),
+            perform=self._performer(snapshot),
+            perform_s_max=self.controller.deadline_s,
         )
         for action in plan.actions:
             self._log.info("planned", summary=summary(action))
         return await self._report(key, snapshot, await act(plan, actor, target(obj)))
+
+    def _performer(self, snapshot: Any) -> Perform:
+        reconciler = self.controller.reconciler
+        if not isinstance(reconciler, Performer):
+            return performs_nothing
+        return lambda call: reconciler.perform(call, snapshot)
 
     async def _report(self, key: Key, snapshot: Any, outcome: Outcome) -> Outcome:
         """Write the status if it says something new. Failing to is a problem only if there was no other.
@@ -293,7 +309,12 @@ class Passes:
         self._tell(self.controller.name, event)
 
     def _reader(self) -> StoreReader:
-        return StoreReader(self.controller, self._stores, self._clock.wall())
+        return StoreReader(
+            self.controller,
+            self._stores,
+            self._clock.wall(),
+            absent=frozenset(kind for kind, informer in self._informers.items() if informer.is_absent),
+        )
 
     @asynccontextmanager
     async def _interruptible(self, within_s: float) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from corral.engine.actions import Action, Apply, Delete, EmitEvent, Evict, about, summary, verb
+from corral.engine.actions import Action, Apply, Delete, EmitEvent, Evict, Outside, about, summary, verb
 from corral.kube.meta import ObjectRef
 
 
@@ -86,6 +86,9 @@ def _action_data(action: Action) -> dict[str, Any]:
         "reason": action.reason,
         "message": action.message,
     }
+    if isinstance(action, Outside):
+        data["system"], data["subject"] = action.system, action.subject
+        data["call"] = msgspec.to_builtins(action.call)
     if isinstance(action, Apply) and action.drifted:
         data["drifted"] = list(action.drifted)
     if isinstance(action, Delete | Evict) and action.grace_period_s is not None:

@@ -22,6 +22,7 @@ from corral.engine.actions import (
     Delete,
     EmitEvent,
     Evict,
+    Outside,
     Patch,
     RemoveFinalizer,
     about,
@@ -61,10 +62,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     refused: str = ""  # why the server would say no
+    untried: str = ""  # why nobody was asked
 
     @property
     def changes_something(self) -> bool:
-        return bool(self.refused) or self.before != self.after
+        return bool(self.refused or self.untried) or self.before != self.after
 
 
 class SeenEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,9 +91,7 @@ async def plan_object(
 
     A manifest that the server would not accept raises what the server says (Invalid).
     """
-    watched = {watch.kind: watch for watch in controller.watched}
-    stores = {kind: await _listed(client, controller, watch) for kind, watch in watched.items()}
-    read = StoreReader(controller, stores, now or datetime.now(UTC))
+    read = await _read_now(client, controller, now or datetime.now(UTC))
     if isinstance(what, Key):
         return await _planned(controller, what, read)
     live = read.get(type(what), what.metadata.name, what.metadata.namespace)
@@ -115,6 +115,22 @@ async def _listed(client: Client, controller: AnyController, watch: Watch) -> St
     writer.stage(page.items)
     writer.swap(page.resource_version)
     return store
+
+
+async def _read_now(client: Client, controller: AnyController, now: datetime) -> StoreReader:
+    stores: dict[type[Object], Store[Any]] = {}
+    absent: set[type[Object]] = set()
+    for watch in controller.watched:
+        if watch.kind in stores:
+            continue
+        try:
+            stores[watch.kind] = await _listed(client, controller, watch)
+        except NotFound:
+            if not watch.optional:
+                raise
+            stores[watch.kind] = new_store(watch.kind, indexes=index_functions(controller, watch.kind))[0]
+            absent.add(watch.kind)
+    return StoreReader(controller, stores, now, absent=frozenset(absent))
 
 
 async def _check_accepted(client: Client, manifest: Object) -> None:
@@ -145,6 +161,8 @@ async def dry_run(client: Client, controller: AnyController, plan: Plan) -> tupl
 
 
 async def _change(client: Client, controller: AnyController, action: Action) -> Change:
+    if isinstance(action, Outside):
+        return Change(action=action, before=None, after=None, untried=f"{action.system} cannot be asked for a dry run")
     where, kind = about(action), kind_of(action)
     try:
         before: Object | None = await client.get(untyped(kind.resource), where.name, where.namespace)
@@ -176,6 +194,8 @@ def kind_of(action: Action) -> type[Object]:
             return type(action.object)
         case EmitEvent():
             return action.regarding.kind
+        case Outside():
+            raise TypeError(f"{action.subject} of {action.system} is no object of Kubernetes")
         case _:
             return action.target.kind
 

@@ -35,10 +35,13 @@ def index_functions(controller: AnyController, kind: type[Object]) -> dict[str, 
 class StoreReader:
     """A Reader over the stores of the kinds that one controller declares."""
 
-    def __init__(self, controller: AnyController, stores: Stores, now: datetime) -> None:
+    def __init__(
+        self, controller: AnyController, stores: Stores, now: datetime, *, absent: frozenset[type[Object]] = frozenset()
+    ) -> None:
         self._controller = controller
         self._stores = stores
         self._now = now
+        self._absent = absent
 
     @property
     def now(self) -> datetime:
@@ -65,6 +68,10 @@ class StoreReader:
         uid = owner.metadata.uid
         return in_order(child for child in self._store(kind).owned_by(uid) if is_controlled_by(child, owner))
 
+    def serves(self, kind: type[Object]) -> bool:
+        self._store(kind)
+        return kind not in self._absent
+
     def _store(self, kind: type[T]) -> Store[T]:
         store = self._stores.get(kind)
         if store is None:
@@ -86,6 +93,9 @@ class OverlayReader:
     @property
     def now(self) -> datetime:
         return self._below.now
+
+    def serves(self, kind: type[Object]) -> bool:
+        return self._below.serves(kind)
 
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
         if self._is_top(kind) and key_of(self._top) == Key(namespace if kind.resource.namespaced else "", name):

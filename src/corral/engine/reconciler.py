@@ -3,6 +3,7 @@
     observe(key, read)         -> Snapshot or None   reads caches through `read`, and outside systems through clients
                                                      given to the constructor; everything in the snapshot is frozen
     plan(snapshot)             -> Plan               pure: no I/O, no clock, no randomness; the decision
+    perform(call, snapshot)                          optional: carries out an `Outside` action of the plan
     report(snapshot, outcome)  -> status or None     pure: what the status should say; written only when it differs
 
 Guarantees. At most one pass per key at a time. Before `observe`, the caches have seen every write of the key's earlier
@@ -15,7 +16,7 @@ cluster). A key says which object, never what happened to it: passes are level-t
 
 from collections.abc import Hashable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -52,6 +53,10 @@ class Reader(Protocol):
 
     def owned(self, kind: type[T], owner: Object) -> tuple[T, ...]:
         """The objects of a kind declared with `.owns` whose controller is `owner`, by uid."""
+        ...
+
+    def serves(self, kind: type[Object]) -> bool:
+        """Whether the server has the kind: False only for one declared `optional` whose definition is missing."""
         ...
 
 
@@ -115,6 +120,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 S = TypeVar("S", bound="Snapshot[Any]")
+
+
+@runtime_checkable
+class Performer(Protocol):
+    """What a reconciler has besides, if its plans contain `Outside` actions."""
+
+    async def perform(self, call: Any, snapshot: Any, /) -> None:
+        """Do it within the pass's deadline, or raise OutsideFailed. Called in the order of the plan's actions."""
+        ...
 
 
 class Reconciler(Protocol[S]):

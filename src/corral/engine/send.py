@@ -12,6 +12,7 @@ from corral.engine.actions import (
     Delete,
     EmitEvent,
     Evict,
+    Outside,
     Patch,
     RemoveFinalizer,
     SetStatus,
@@ -59,8 +60,8 @@ async def send(action: Action, client: Client, manager: str, *, dry_run: bool = 
                 dry_run=dry_run,
             )
             return None
-        case EmitEvent():
-            return None
+        case EmitEvent() | Outside():
+            return None  # not the server's business
 
 
 async def send_apply(action: Apply, client: Client, manager: str, *, dry_run: bool = False) -> Object:
