@@ -19,7 +19,7 @@ from corral.slurm import decode
 from corral.slurm.answers import Envelope
 from corral.slurm.calls import Call, Calls, Repeat
 from corral.slurm.clock import Clock
-from corral.slurm.errors import Garbled, NotFound, Subject, Unsupported
+from corral.slurm.errors import Garbled, NotFound, ServerError, Subject, Unsupported
 from corral.slurm.hostlist import fold
 from corral.slurm.tokens import Tokens
 from corral.slurm.transport import Transport
@@ -71,7 +71,7 @@ class SlurmClient:
 
     async def nodes(self, *, unless: Mark | None = None) -> Listing[Node] | None:
         """All nodes; None when nothing has changed since `unless`."""
-        answer = await self._answer(self._list("nodes", unless), decode.NodesAnswer)
+        answer = await self._changed_nodes(unless)
         if answer is None:
             return None
         return Listing(
@@ -81,7 +81,7 @@ class SlurmClient:
 
     async def jobs(self, *, unless: Mark | None = None) -> Listing[Job] | None:
         """All jobs that slurmctld remembers, ended ones for a while too; None when nothing has changed."""
-        answer = await self._answer(self._list("jobs", unless), decode.JobsAnswer)
+        answer = await self._calls.answer(self._list("jobs", unless), decode.JobsAnswer)
         if answer is None:
             return None
         mark = decode.mark(answer.last_update)
@@ -261,8 +261,14 @@ class SlurmClient:
             raise NotFound(self._subject("read", kind, name), "there is none of this name", status=200)
         return found[0]
 
-    async def _answer(self, call: Call, shape: type[E]) -> E | None:
-        return await self._calls.answer(call, shape)
+    async def _changed_nodes(self, unless: Mark | None) -> decode.NodesAnswer | None:
+        if unless is not None:
+            try:
+                marked = msgspec.structs.replace(self._list("nodes", unless), repeat=Repeat.UNSENT)
+                return await self._calls.answer(marked, decode.NodesAnswer)
+            except ServerError:
+                pass  # how 24.11 answers when the nodes have changed and the partitions have not: ask for all
+        return await self._calls.answer(self._list("nodes", None), decode.NodesAnswer)
 
     async def _sure(self, call: Call, shape: type[E]) -> E:
         answer = await self._calls.answer(call, shape)

@@ -9,6 +9,8 @@ remember which operations it has; what is missing there is Unsupported, with the
 | ping                        | 41: mode; 42: responding, primary; 45: status            | responding: any of these    |
 | ping of a dead slurmctld    | HTTP 200, at once; other calls take 9 s                  | asked first after a failure |
 | nodes unchanged             | 304                                                      | unchanged                   |
+| nodes changed, partitions   | 24.11: HTTP 500, error -1                                | asked again without mark    |
+| not                         |                                                          |                             |
 | jobs unchanged              | HTTP 200 with an empty list and last_update 0            | unchanged, never "no jobs"  |
 | last_update                 | the time of the answer, not of the last change           | update_time as it is: +1    |
 |                             |                                                          | misses changes of a second  |

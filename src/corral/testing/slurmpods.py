@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -102,7 +102,7 @@ class SlurmPodError(Exception):
 @dataclass(frozen=True, slots=True)
 class RunningSlurm:
     version: str
-    jwt_key: bytes
+    jwt_key: bytes = field(repr=False)
     shared: Path
     _first_pid: int
 
