@@ -25,6 +25,7 @@ def says(text: str, version: str = "26.05", file: str = "slurm.conf", known: Nam
         ),
         ("MaxJobId=1 MaxJobCount=2", "line 1: MaxJobCount stands on the line of MaxJobId: expected a line of its own"),
         ("MaxJobCount=few", "line 1: MaxJobCount is few: expected a whole number"),
+        ("TreeWidth=1k", "line 1: TreeWidth is 1k: expected a whole number"),
         ("TreeWidth=70000", "line 1: TreeWidth is 70000: expected at most 65535"),
         ("DisableRootJobs=maybe", "line 1: DisableRootJobs is maybe: expected yes or no"),
         ("\n\nSlurmctldDebug=debgu2", "line 3: SlurmctldDebug is debgu2: did you mean debug2?"),

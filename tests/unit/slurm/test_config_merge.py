@@ -62,6 +62,10 @@ def test_lists_of_options_are_united_and_ours_win() -> None:
     assert text.lower().count("slurmctldparameters") == 1
 
 
+def test_an_option_is_in_the_list_once() -> None:
+    assert united("a,b=1", "B=2,c,c,") == "a,b=1,c"
+
+
 def test_a_path_in_an_option_keeps_its_case() -> None:
     assert (
         united("jwt_key=/etc/slurm/jwt.key", "jwks=/Etc/Keys.json") == "jwt_key=/etc/slurm/jwt.key,jwks=/Etc/Keys.json"
