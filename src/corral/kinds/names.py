@@ -5,10 +5,12 @@ digest of the whole, so that it stays unique and stays the same.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 NAME_MAX = 63
 DIGEST_LENGTH = 8
+ORDINAL_DIGITS_MAX = 9
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
@@ -59,6 +61,21 @@ def workers_name(controller: str) -> str:
     return fitted(f"{controller}-workers")
 
 
+def worker_name(nodeset: str, ordinal: int, *, padding: int = 0) -> str:
+    """Pod, host and Slurm node at once. All ordinals of a NodeSet share the stem, however long its name is."""
+    return f"{worker_stem(nodeset)}-{ordinal:0{padding}d}" if padding else f"{worker_stem(nodeset)}-{ordinal}"
+
+
+def worker_stem(nodeset: str) -> str:
+    return fitted(nodeset, length_max=NAME_MAX - 1 - ORDINAL_DIGITS_MAX)
+
+
+def worker_ordinal(nodeset: str, name: str) -> int | None:
+    """The ordinal of a worker of this NodeSet; None for any other name."""
+    stem, _, digits = name.rpartition("-")
+    return int(digits) if stem == worker_stem(nodeset) and digits.isdecimal() and digits.isascii() else None
+
+
 def accounting_name(accounting: str) -> str:
     return fitted(f"{accounting}-accounting", length_max=NAME_MAX - 2 - 11)
 
@@ -76,7 +93,7 @@ def loginset_name(loginset: str) -> str:
 
 
 def token_secret_name(token: str, username: str) -> str:
-    return fitted(f"{token}-jwt-{username.lower().replace('_', '-')}")
+    return fitted(f"{token}-jwt-{re.sub('[^a-z0-9]', '-', username.lower())}".rstrip("-"))
 
 
 def slurm_image(version: str) -> str:
