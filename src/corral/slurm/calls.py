@@ -98,14 +98,9 @@ class Calls:
                 repeats += 1
                 await asyncio.sleep(wait_s)
 
-    def supported(self, call: Call, known: Dialect) -> None:
-        operation = f"{call.method.lower()} {call.area} {call.path}"
-        if not known.has(operation):
-            raise Unsupported(call.subject, f"REST {known.api} of this server has no {operation}", command=call.instead)
-
     async def _once(self, call: Call, shape: type[E], deadline_s: float) -> E | None:
-        known = await self.negotiated(deadline_s)
-        self.supported(call, known)
+        known = await self._negotiated(call.subject, deadline_s)
+        _require(call, known)
         path = f"/{call.area}/{known.api}/{call.path.replace('{}', _quoted(call.name))}"
         try:
             response = await self._request(call.subject, call.method, path, deadline_s, call.query, call.body)
@@ -120,18 +115,23 @@ class Calls:
             self._server = Server(api=known.api, release=said.release or "", cluster=said.cluster or "")
         return answer
 
-    async def negotiated(self, deadline_s: float) -> Dialect:
+    async def _negotiated(self, subject: Subject, deadline_s: float) -> Dialect:
         """The version both know, from the server's own list; asked for once, however many calls wait."""
         if self._dialect is not None:
             return self._dialect
-        subject = Subject(self._cluster, "read", "API versions")
         try:
-            async with asyncio.timeout(self._left_s(subject, deadline_s)), self._negotiating:
-                if self._dialect is None:
-                    self._dialect = await self._negotiate(subject, deadline_s)
-                return self._dialect
+            async with asyncio.timeout(self._left_s(subject, deadline_s)):
+                await self._negotiating.acquire()
         except TimeoutError:
-            raise Unreachable(subject, "not known in time", sent=False) from None
+            raise Unreachable(
+                subject, "slurmrestd has not said in time which API versions it has", sent=False
+            ) from None
+        try:
+            if self._dialect is None:
+                self._dialect = await self._negotiate(subject, deadline_s)
+            return self._dialect
+        finally:
+            self._negotiating.release()
 
     async def _negotiate(self, subject: Subject, deadline_s: float) -> Dialect:
         response = await self._request(subject, "GET", "/openapi/v3", deadline_s)
@@ -208,6 +208,12 @@ class Calls:
     async def close(self) -> None:
         await self._tokens.close()
         await self._transport.close()
+
+
+def _require(call: Call, known: Dialect) -> None:
+    operation = f"{call.method.lower()} {call.area} {call.path}"
+    if not known.has(operation):
+        raise Unsupported(call.subject, f"REST {known.api} of this server has no `{operation}`", command=call.instead)
 
 
 def may_repeat(error: SlurmError, repeat: Repeat) -> bool:

@@ -70,10 +70,10 @@ class Unreachable(SlurmError):
 
 
 class Unsupported(SlurmError):
-    """`command` does the same beside slurmctld, as an argument list."""
+    """`command` does the same beside slurmctld, as an argument list; empty when nothing does."""
 
     def __init__(self, subject: Subject, message: str, *, command: tuple[str, ...]) -> None:
-        super().__init__(subject, f"{message}; run: {' '.join(command)}")
+        super().__init__(subject, f"{message}; run: {' '.join(command)}" if command else message)
         self.command = command
 
 

@@ -1,0 +1,315 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from corral.engine.clock import virtual_clock
+from corral.slurm.clients import Clients
+from corral.slurm.errors import Subject, Unreachable
+from corral.slurm.facts import NotAsked, NotReachable, Observed, Reachable, Unknown, View
+from corral.slurm.poller import Pace, Poller
+from corral.slurm.tokens import Static
+from corral.slurm.transport import Endpoint, Response
+from tests.unit.slurm_rest.builders import JWT, NEVER, FakeRest, a_client, a_job, a_node, body, jobs, nodes, refused
+
+pytestmark = pytest.mark.looptime
+GONE = Unreachable(Subject("lab/slurm", "list", "nodes"), "connection refused")
+SAME = Response(status=304)
+
+
+def a_cluster() -> FakeRest:
+    rest = FakeRest()
+    rest.answer("nodes", nodes(a_node("w-0", "ALLOCATED"), a_node("w-1")), SAME)
+    rest.answer("jobs", jobs(a_job(1, nodes="w-0"), a_job(2, "COMPLETED", nodes="w-1")), jobs(at=0))
+    rest.answer("jobs/state", body(jobs=[{"job_id": "1", "state": ["RUNNING"]}]))
+    return rest
+
+
+def a_poller(rest: FakeRest, pace: Pace | None = None) -> Poller:
+    return Poller(a_client(rest), virtual_clock(), pace)
+
+
+@asynccontextmanager
+async def looking(poller: Poller) -> AsyncIterator[None]:
+    task = asyncio.create_task(poller.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_before_the_first_look_nothing_is_known() -> None:
+    poller = a_poller(a_cluster())
+
+    assert isinstance(poller.view, Unknown)
+    assert isinstance(poller.reachability, NotAsked)
+
+
+async def test_a_look_sees_nodes_and_who_holds_them() -> None:
+    view = await a_poller(a_cluster()).look()
+
+    assert isinstance(view, Observed)
+    assert set(view.nodes) == {"w-0", "w-1"}
+    assert [job.id for job in view.jobs_on("w-0")] == [1]
+    assert view.jobs_on("w-1") == ()
+    assert set(view.jobs) == {1, 2}
+    assert view.server.release == "24.11.5"
+
+
+async def test_a_quiet_cluster_is_asked_for_short_answers_and_keeps_what_it_said() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    for _ in range(3):
+        await poller.look()
+        await asyncio.sleep(1)
+    view = poller.view
+
+    assert isinstance(view, Observed)
+    assert (view.at_s, set(view.jobs)) == (2.0, {1, 2})
+    assert [len(request.query) for request in rest.asked("/nodes")] == [0, 1, 1]
+    assert len(rest.asked("/jobs")) == 2  # the second look has no states to compare with yet
+    assert len(rest.asked("/jobs/state")) == 2
+
+
+async def test_a_changed_state_fetches_the_jobs() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    await poller.look()
+    await poller.look()
+    rest.answer("jobs/state", body(jobs=[{"job_id": "1", "state": ["COMPLETED"]}]))
+    rest.answer("jobs", jobs(a_job(1, "COMPLETED", nodes="w-0"), at=101))
+
+    view = await poller.look()
+
+    assert isinstance(view, Observed)
+    assert view.jobs_by_node == {}
+
+
+async def test_a_look_that_somebody_waits_for_asks_for_the_jobs_themselves() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await asyncio.sleep(0.5)
+        before = len(rest.asked("/jobs"))
+        await poller.fresh()
+
+        assert len(rest.asked("/jobs")) == before + 1
+
+
+async def test_marks_are_forgotten_now_and_then() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest, Pace(full_s=60))
+    await poller.look()
+    await asyncio.sleep(61)
+    rest.answer("nodes", nodes(a_node("w-9")))
+    rest.answer("jobs", jobs())
+    view = await poller.look()
+
+    assert isinstance(view, Observed)
+    assert set(view.nodes) == {"w-9"}
+    assert rest.asked("/nodes")[-1].query == ()
+
+
+async def test_fresh_is_a_look_that_began_after_the_call() -> None:
+    poller = a_poller(a_cluster())
+    async with looking(poller):
+        await asyncio.sleep(0.5)
+        asked_s = asyncio.get_running_loop().time()
+        view = await poller.fresh()
+
+        assert isinstance(view, Observed)
+        assert view.at_s >= asked_s
+
+
+async def test_fresh_takes_a_look_that_is_young_enough() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await asyncio.sleep(0.5)
+        before = len(rest.requests)
+
+        assert await poller.fresh(1.0) is poller.view
+        assert len(rest.requests) == before
+
+
+async def test_many_who_want_it_fresh_share_one_look() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await asyncio.sleep(0.5)
+        before = len(rest.asked("/nodes"))
+        await asyncio.gather(*(poller.fresh() for _ in range(20)))
+
+        assert len(rest.asked("/nodes")) == before + 1
+
+
+async def test_fresh_of_a_hanging_cluster_is_unknown_in_time() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        seen = await poller.fresh()
+        rest.answer("nodes", NEVER)
+        view = await poller.fresh(within_s=3)
+
+        assert isinstance(view, Unknown)
+        assert view.last is seen
+        assert "not seen anew within 3 s" in view.why
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        pytest.param(GONE, "RestApiUnreachable", id="slurmrestd is gone"),
+        pytest.param(refused(502, 1800), "SlurmctldUnreachable", id="slurmctld is gone"),
+        pytest.param(refused(511, 1007), "TokenRefused", id="another key"),
+        pytest.param(Response(status=200, body=b"<html>"), "AnswerGarbled", id="not Slurm"),
+    ],
+)
+async def test_a_failed_look_makes_all_unknown_and_says_why(trouble: Response | Exception, reason: str) -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    seen = await poller.look()
+    rest.answer("nodes", trouble)
+    view = await poller.look()
+
+    assert isinstance(view, Unknown)
+    assert view.last is seen
+    assert isinstance(poller.reachability, NotReachable)
+    assert poller.reachability.reason == reason
+
+
+async def test_after_a_failure_slurmctld_is_pinged_first_and_everything_is_asked_anew() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    await poller.look()
+    rest.answer("nodes", refused(502, 1800))
+    await poller.look()
+    rest.answer("ping", body(pings=[{"hostname": "ctld", "responding": False}]))
+    asked = len(rest.asked("/nodes"))
+    down = await poller.look()
+    still_asked = len(rest.asked("/nodes"))
+    rest.answer("ping", body(pings=[{"hostname": "ctld", "responding": True}]))
+    rest.answer("nodes", nodes(a_node("w-0")))
+    rest.answer("jobs", jobs())
+    back = await poller.look()
+
+    assert isinstance(down, Unknown)
+    assert "no slurmctld answers slurmrestd: ctld" in down.why
+    assert still_asked == asked
+    assert isinstance(back, Observed)
+    assert rest.asked("/nodes")[-1].query == ()
+    assert isinstance(poller.reachability, Reachable)
+
+
+async def test_since_is_when_it_began_not_when_it_was_last_tried() -> None:
+    rest = a_cluster()
+    rest.answer("nodes", refused(502, 1800))
+    rest.answer("ping", body(pings=[]))
+    poller = a_poller(rest)
+    await asyncio.sleep(10)
+    await poller.look()
+    first = poller.reachability
+    await asyncio.sleep(10)
+    await poller.look()
+
+    assert poller.reachability.since == first.since
+
+
+async def test_listeners_hear_of_changes_only_and_not_after_they_left() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    heard: list[View] = []
+    leave = poller.subscribe(heard.append)
+    for _ in range(3):
+        await poller.look()
+    assert len(heard) == 1
+    rest.answer("nodes", nodes(a_node("w-0", "IDLE"), a_node("w-1")))
+    await poller.look()
+    assert len(heard) == 2
+    leave()
+    rest.answer("nodes", nodes())
+    await poller.look()
+
+    assert len(heard) == 2
+
+
+async def test_a_listener_that_fails_does_not_keep_others_from_hearing() -> None:
+    poller = a_poller(a_cluster())
+    heard: list[View] = []
+
+    def broken(view: View) -> None:
+        raise RuntimeError("a bug")
+
+    poller.subscribe(broken)
+    poller.subscribe(heard.append)
+    await poller.look()
+
+    assert len(heard) == 1
+
+
+async def test_looks_come_seldom_when_quiet_and_often_after_a_change() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest, Pace(busy_s=1, quiet_s=5, full_s=NEVER))
+    async with looking(poller):
+        await asyncio.sleep(100)
+        quiet = len(rest.asked("/nodes"))
+        rest.answer("nodes", *(nodes(a_node(f"w-{i}"), at=200 + i) for i in range(40)))
+        await asyncio.sleep(20)
+
+        assert quiet <= 25
+        assert len(rest.asked("/nodes")) - quiet >= 15
+
+
+def clients_of(rests: dict[str, FakeRest]) -> Clients:
+    return Clients(virtual_clock(), transport=lambda endpoint: rests[endpoint.url])
+
+
+async def test_a_cluster_that_hangs_does_not_slow_another() -> None:
+    hanging, good = a_cluster(), a_cluster()
+    hanging.answer("nodes", NEVER)
+    clients = clients_of({"h": hanging, "g": good})
+    clients.connect("lab/h", Endpoint(url="h"), Static(JWT))
+    clients.connect("lab/g", Endpoint(url="g"), Static(JWT))
+    await asyncio.sleep(20)
+
+    assert isinstance(clients.view("lab/h"), Unknown)
+    good_view = clients.view("lab/g")
+    assert isinstance(good_view, Observed)
+    assert good_view.age_s(20) <= 6
+    await clients.close()
+
+
+async def test_a_client_is_kept_while_its_address_and_issuer_are_the_same_and_replaced_when_not() -> None:
+    old, new = a_cluster(), a_cluster()
+    clients = clients_of({"old": old, "new": new})
+    first = clients.connect("lab/a", Endpoint(url="old"), Static(JWT))
+    same = clients.connect("lab/a", Endpoint(url="old"), Static(JWT))
+    moved = clients.connect("lab/a", Endpoint(url="new"), Static(JWT))
+    await asyncio.sleep(1)
+
+    assert same is first
+    assert moved is not first
+    assert (old.closed, new.closed) == (True, False)
+    rekeyed = clients.connect("lab/a", Endpoint(url="new"), Static(JWT + "x"))
+    assert rekeyed is not moved
+    await clients.close()
+
+
+async def test_what_a_cluster_that_went_would_say_is_unknown_and_told() -> None:
+    rest = a_cluster()
+    clients = clients_of({"a": rest})
+    told: list[tuple[str, View]] = []
+    clients.subscribe(lambda key, view: told.append((key, view)))
+    clients.connect("lab/a", Endpoint(url="a"), Static(JWT))
+    await asyncio.sleep(1)
+    clients.disconnect("lab/a")
+    await asyncio.sleep(1)
+
+    assert [(key, type(view)) for key, view in told] == [("lab/a", Observed), ("lab/a", Unknown)]
+    assert isinstance(clients.reachability("lab/a"), NotAsked)
+    assert isinstance(await clients.fresh("lab/a"), Unknown)
+    assert rest.closed
+    await clients.close()
