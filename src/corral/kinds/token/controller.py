@@ -22,6 +22,7 @@ from corral.engine import (
     conditions,
     verdict,
 )
+from corral.engine.controller import generation_changed
 from corral.engine.status import SUSPENDED
 from corral.kinds import keys, names
 from corral.kinds.controller.spec import Controller as SlurmController
@@ -187,7 +188,7 @@ def token_controller() -> Controller[Token, Snapshot]:
         Controller.for_(Token, TokenReconciler())
         .owns(Secret)
         .watches(Secret, to=tokens_about)
-        .watches(SlurmController, to=tokens_of)
+        .watches(SlurmController, to=tokens_of, when=generation_changed)
         .indexes(Token, "key", _key_secret)
         .indexes(Token, "target", _target_secret)
         .indexes(Token, "controller", _controller_of)

@@ -1,0 +1,47 @@
+"""Where the daemons of a Slurm cluster are reached, and what Slurm calls the cluster. Pure.
+
+Names of Services are given with their namespace, so that they resolve from every namespace.
+"""
+
+import re
+
+import msgspec
+
+from corral.kinds import names
+from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller.spec import Controller
+
+CLUSTER_NAME_MAX = 40
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+
+def cluster_name(controller: Controller) -> str:
+    """Slurm's ClusterName: small letters, digits, dashes and underscores."""
+    meta = controller.metadata
+    return controller.spec.cluster_name or names.fitted(
+        re.sub("[^a-z0-9_-]", "-", f"{meta.namespace}_{meta.name}".lower()), length_max=CLUSTER_NAME_MAX
+    )
+
+
+def slurmctld(controller: Controller) -> Endpoint:
+    if external := controller.spec.external:
+        return Endpoint(external.host, external.port)
+    host = f"{names.controller_name(controller.metadata.name)}.{controller.metadata.namespace}"
+    return Endpoint(host, controller.spec.service.port or names.SLURMCTLD_PORT)
+
+
+def slurmctld_host(controller: Controller) -> str:
+    """The value of SlurmctldHost: who it is (its host name) and where it is reached."""
+    at = slurmctld(controller)
+    return at.host if controller.spec.external else f"{names.controller_name(controller.metadata.name)}-0({at.host})"
+
+
+def slurmdbd(accounting: Accounting) -> Endpoint:
+    if external := accounting.spec.external:
+        return Endpoint(external.host, external.port)
+    host = f"{names.accounting_name(accounting.metadata.name)}.{accounting.metadata.namespace}"
+    return Endpoint(host, accounting.spec.service.port or names.SLURMDBD_PORT)

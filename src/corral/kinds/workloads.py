@@ -1,0 +1,84 @@
+"""What the pods of our daemons have in common: no privileges, no token of Kubernetes, small writable places."""
+
+import hashlib
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from corral.kube.models.core_v1 import (
+    Capabilities,
+    ConfigMapVolumeSource,
+    Container,
+    EmptyDirVolumeSource,
+    PodSecurityContext,
+    PodSpec,
+    Probe,
+    SeccompProfile,
+    SecurityContext,
+    TCPSocketAction,
+    Volume,
+    VolumeMount,
+)
+
+CONFIG_FOLDER = "/etc/corral/config"
+KEYS_FOLDER = "/etc/corral/keys"
+CONFIG_DIGEST = "corral.dev/config"  # annotation of pods: another value, and the pods are replaced
+CONFIG, KEYS = "config", "keys"  # names of volumes
+
+# As the Pod Security Standard "restricted" wants it.
+UNPRIVILEGED = SecurityContext(
+    allow_privilege_escalation=False,
+    capabilities=Capabilities(drop=("ALL",)),
+    read_only_root_filesystem=True,
+    run_as_non_root=True,
+)
+
+
+def unprivileged_pod(
+    uid: int, container: Container, *volumes: Volume, writable: Mapping[str, str], grace_period_s: int
+) -> PodSpec:
+    """A pod of one daemon that runs as `uid`. `writable`: folders that it may write to and that go with it, by name."""
+    folders = tuple(VolumeMount(name=name, mount_path=path) for name, path in writable.items())
+    return PodSpec(
+        containers=(replace(container, volume_mounts=(*container.volume_mounts, *folders)),),
+        volumes=(*volumes, *(Volume(name=name, empty_dir=EmptyDirVolumeSource()) for name in writable)),
+        security_context=PodSecurityContext(
+            run_as_user=uid,
+            run_as_group=uid,
+            run_as_non_root=True,
+            fs_group=uid,
+            fs_group_change_policy="OnRootMismatch",
+            seccomp_profile=SeccompProfile(type="RuntimeDefault"),
+        ),
+        automount_service_account_token=False,
+        enable_service_links=False,
+        termination_grace_period_seconds=grace_period_s,
+    )
+
+
+def script(name: str) -> tuple[str, ...]:
+    """What a container of our images runs: tini reaps and passes signals on."""
+    return ("/usr/bin/tini", "-g", "--", f"/usr/libexec/corral/{name}")
+
+
+def answers_on(port: int, *, period_s: int, failures_max: int) -> Probe:
+    return Probe(
+        tcp_socket=TCPSocketAction(port=port),
+        period_seconds=period_s,
+        failure_threshold=failures_max,
+        timeout_seconds=2,
+        success_threshold=1,
+    )
+
+
+def config_map_volume(config_map: str) -> Volume:
+    return Volume(name=CONFIG, config_map=ConfigMapVolumeSource(name=config_map, default_mode=0o444))
+
+
+def mounted(volume: str, folder: str) -> VolumeMount:
+    return VolumeMount(name=volume, mount_path=folder, read_only=True)
+
+
+def text_digest(text: str) -> str:
+    """For what is no secret."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
