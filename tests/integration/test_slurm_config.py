@@ -4,8 +4,10 @@ A row says what is added to a good slurm.conf, what slurmctld makes of it (`star
 agree when the linter has an error exactly where slurmctld does not start. Where they do not, the row says why.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -150,6 +152,17 @@ def test_the_daemon_knows_every_key_that_the_linter_knows(version: str) -> None:
 
     assert "unrecognized key: NoSuchKey" in said  # it read to the end
     assert said.count("unrecognized key") == 1
+
+
+def test_a_daemon_is_gone_when_the_call_returns() -> None:
+    mark = f"987654.{os.getpid()}"
+    sandbox = Sandbox(slurm_root("26.05"), {})
+
+    ready, _ = sandbox.run_until("here", *AS_SLURM, "sh", "-c", f"echo here; exec sleep {mark}")
+
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert ready
+    assert [command for command in commands if command.startswith(b"sleep") and mark.encode() in command] == []
 
 
 # Each file, and the daemon that reads it, with a key that is in no manual and one of the wrong type.

@@ -80,7 +80,9 @@ def _mmdebstrap(suite: str, folder: Path) -> list[str]:
 
 
 # Runs as the first process of new namespaces: $1 root folder, $2 folder whose files become /etc/slurm, then a command.
-# An overlay in memory keeps the root folder as it is. Slurm finds no address when there is only 127.0.0.1.
+# The shell stays the first process, and root: when unshare ends, the kernel kills it, and with it all others. (It does
+# not do that for a process that has become another user.) An overlay in memory keeps the root folder as it is. Slurm
+# finds no address when there is only 127.0.0.1.
 _ENTER: Final = f"""
 set -eu
 root=$1 files=$2; shift 2
@@ -100,7 +102,9 @@ ip link set lo up
 ip address add 192.0.2.1/32 dev lo
 printf '127.0.0.1 localhost\\n192.0.2.1 {HOST} n1 n2 n3 n4\\n' > etc/hosts
 : > etc/resolv.conf
-exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
+status=0
+chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@" || status=$?
+exit $status
 """
 _UNSHARE: Final = ("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child")
 
@@ -145,6 +149,7 @@ class Sandbox:
             finally:
                 deadline.cancel()
                 process.kill()
+                process.stdout.read()  # ends when the last one that could write is gone
         return False, "".join(said)
 
     @contextlib.contextmanager
