@@ -1,0 +1,59 @@
+"""What a NodeSet asks of Slurm, and through whom: the calls as data, and the seam that carries them out.
+
+`SlurmClusters` is implemented by `corral.kinds.nodeset.rest` (slurmrestd) and by tests (a model in memory).
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from corral.slurm.facts import View
+
+REASON_PREFIX = "corral: "  # a drain with this reason is ours; any other is somebody's and is never touched
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    reason: str
+
+
+class Undrain(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+
+
+class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
+    """slurmctld refuses while a job holds the node: the one check that nothing can overtake."""
+
+    node: str
+
+
+Call: TypeAlias = Drain | Undrain | DeleteNode
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a cluster is asked, and the key that signs the question. Its repr shows no key."""
+
+    url: str
+    jwt_key: bytes
+
+    def __repr__(self) -> str:
+        return f"<Address {self.url}>"
+
+
+class SlurmClusters(Protocol):
+    """Clusters are named `namespace/controller`. Calls raise `OutsideFailed`; `view` never raises."""
+
+    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
+        """What is known. `fresh`: wait, but not for long, for a look that begins now."""
+        ...
+
+    async def perform(self, cluster: str, call: Call) -> None:
+        """A drain or undrain is left undone when the node has somebody else's drain by now."""
+        ...
+
+    def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:
+        """Tell which cluster's facts changed; the returned function ends it."""
+        ...
+
+    async def close(self) -> None: ...

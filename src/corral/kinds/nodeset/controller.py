@@ -1,0 +1,141 @@
+"""NodeSet's controller: what is watched, how it is observed, whom it asks about Slurm."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.keys import jwt_key_of
+from corral.kinds.nodeset.calls import Address, DeleteNode, Drain, SlurmClusters, Undrain
+from corral.kinds.nodeset.plan import FINALIZER, plan
+from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.rest import RestClusters
+from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
+from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.restapi.spec import RestApi
+from corral.kube.models.core_v1 import Pod, Secret, Service
+from corral.kube.selection import Selector
+
+MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
+BY_CONTROLLER = "controller"
+
+
+class NodeSetReconciler:
+    def __init__(self, slurm: SlurmClusters) -> None:
+        self._slurm = slurm
+        self._nodesets: dict[str, set[Key]] = {}  # by cluster: whom a change of Slurm's facts concerns
+
+    async def observe(self, key: Key, read: Reader) -> Snapshot | None:
+        nodeset = read.get(NodeSet, key.name, key.namespace)
+        if nodeset is None:
+            for keys in self._nodesets.values():
+                keys.discard(key)
+            return None
+        controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
+        cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
+        self._nodesets.setdefault(cluster, set()).add(key)
+        pods = read.owned(Pod, nodeset)
+        address = slurm_address(controller, read) if controller else None
+        leaving = nodeset.metadata.deletion_timestamp is not None or len(pods) > nodeset.spec.replicas
+        return Snapshot(
+            object=nodeset,
+            now=read.now,
+            cluster=cluster,
+            controller=controller,
+            pods=pods,
+            slurm=await self._slurm.view(cluster, address, fresh=leaving),
+        )
+
+    def plan(self, snapshot: Snapshot, /) -> Plan:
+        return plan(snapshot)
+
+    async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
+        if not isinstance(call, Drain | Undrain | DeleteNode):
+            raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
+        await self._slurm.perform(snapshot.cluster, call)
+
+    def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeSetStatus:
+        return report(snapshot, outcome)
+
+    @asynccontextmanager
+    async def changes_in_slurm(self, enqueue: Callable[[Key, str], None]) -> AsyncIterator[None]:
+        """Brings back every NodeSet of a cluster whose facts changed."""
+
+        def told(cluster: str) -> None:
+            for key in tuple(self._nodesets.get(cluster, ())):
+                enqueue(key, f"Slurm {cluster}")
+
+        end = self._slurm.subscribe(told)
+        try:
+            yield
+        finally:
+            end()
+            await self._slurm.close()
+
+
+def slurm_address(controller: SlurmController, read: Reader) -> Address | None:
+    """Of the first RestApi that has a Service, with the Controller's JWT key; None until there are both.
+
+    The Service's address, not its name: the operator may run where the cluster's names do not resolve.
+    """
+    namespace, key = controller.metadata.namespace, jwt_key_of(controller)
+    secret = read.get(Secret, key.name, namespace)
+    if secret is None or not secret.data.get(key.key):
+        return None
+    for api in read.by_index(RestApi, BY_CONTROLLER, (namespace, controller.metadata.name)):
+        service = read.get(Service, names.restapi_name(api.metadata.name), namespace)
+        if service is not None and service.spec.cluster_ip not in ("", "None") and service.spec.ports:
+            host = f"[{service.spec.cluster_ip}]" if ":" in service.spec.cluster_ip else service.spec.cluster_ip
+            return Address(url=f"http://{host}:{service.spec.ports[0].port}", jwt_key=secret.data[key.key])
+    return None
+
+
+def controller_of(obj: NodeSet | RestApi) -> tuple[tuple[str, str], ...]:
+    return ((obj.metadata.namespace, obj.spec.controller_ref.name),)
+
+
+def under(namespace: str, controller: str, read: Reader) -> Iterable[Key]:
+    found = read.by_index(NodeSet, BY_CONTROLLER, (namespace, controller))
+    return [Key(namespace, nodeset.metadata.name) for nodeset in found]
+
+
+def of_controller(controller: SlurmController, read: Reader) -> Iterable[Key]:
+    return under(controller.metadata.namespace, controller.metadata.name, read)
+
+
+def of_restapi(api: RestApi, read: Reader) -> Iterable[Key]:
+    return under(api.metadata.namespace, api.spec.controller_ref.name, read)
+
+
+def of_service(service: Service, read: Reader) -> Iterable[Key]:
+    apis = read.list(RestApi, service.metadata.namespace)
+    named = (api for api in apis if names.restapi_name(api.metadata.name) == service.metadata.name)
+    return [key for api in named for key in of_restapi(api, read)]
+
+
+def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
+    controllers = read.list(SlurmController, secret.metadata.namespace)
+    using = (controller for controller in controllers if jwt_key_of(controller).name == secret.metadata.name)
+    return [key for controller in using for key in of_controller(controller, read)]
+
+
+def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapshot]:
+    reconciler = NodeSetReconciler(slurm or RestClusters())
+    return (
+        Controller.for_(NodeSet, reconciler)
+        .owns(Pod, where=MADE_BY_US)
+        .watches(SlurmController, to=of_controller)
+        .watches(RestApi, to=of_restapi)
+        .watches(Service, to=of_service, where=MADE_BY_US)
+        .watches(Secret, to=of_secret)
+        .indexes(NodeSet, BY_CONTROLLER, controller_of)
+        .indexes(RestApi, BY_CONTROLLER, controller_of)
+        .finalizer(FINALIZER)
+        .also(reconciler.changes_in_slurm)
+    )
+
+
+KINDS = (KindController(NodeSet, controller, ("nss", "slurmd")),)

@@ -1,0 +1,259 @@
+"""What to do for a NodeSet. Pure: a snapshot in, a plan out.
+
+    fewer workers than asked for     make the missing ordinals, lowest first, so many a pass
+    more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
+    a pod that has ended             delete it; it is made again under its name
+    a drain of ours on a worker that stays    lift it
+    the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
+
+The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
+and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
+it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. A drain
+with a reason that is not ours is neither lifted nor overwritten.
+
+The exception is a NodeSet that is deleted after its Controller: there is nobody left to ask, and nothing to lose.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from corral.engine import (
+    NOTHING,
+    Action,
+    Delete,
+    EmitEvent,
+    Once,
+    Outside,
+    Plan,
+    RemoveFinalizer,
+    Wait,
+    children,
+    target,
+)
+from corral.kinds.nodeset.calls import REASON_PREFIX, Call, DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
+from corral.kinds.overrides import BadOverride
+from corral.kube.meta import ref
+from corral.slurm.facts import Unknown
+from corral.slurm.values import Job
+
+FINALIZER = "slurm.corral.dev/drain"
+BURST_MAX = 250  # pods made in one pass: the next one sees how they fare
+REMOVED_MAX = 100  # in one pass; each is two calls
+LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
+SHOWN_MAX = 5
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    nodeset = snapshot.object
+    if nodeset.spec.suspend:
+        return NOTHING
+    known = workers(snapshot)
+    if nodeset.metadata.deletion_timestamp is not None:
+        return _farewell(snapshot, known)
+    if snapshot.controller is None:
+        name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
+        return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
+    leaving = surplus(known, nodeset.spec.replicas)
+    staying = [worker for worker in known if worker.is_live and worker not in leaving]
+    wanted = _wanted(staying, nodeset.spec.replicas)
+    orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
+    return (
+        _ended(known)
+        + _made(snapshot, known, wanted)
+        + _kept(snapshot, staying)
+        + _removed(snapshot, (*leaving, *orphans), "scale-in")
+        + _unanswered(snapshot, known)
+        + _not_yet(snapshot, staying)
+    )
+
+
+def surplus(known: Sequence[Worker], replicas: int) -> tuple[Worker, ...]:
+    """Which go first: marked by a person; drained by us already; not in Slurm; idle; busy; drained by somebody else.
+
+    Among equals the highest ordinal goes. Nothing is chosen while Slurm does not tell.
+    """
+    live = [worker for worker in known if worker.is_live]
+    excess = len(live) - replicas
+    if excess <= 0 or any(worker.facts is Facts.UNKNOWN and worker.node is None for worker in live):
+        return ()
+    return tuple(sorted(live, key=_farewell_order)[:excess])
+
+
+_ORDER = (Facts.UNREGISTERED, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
+
+
+def _farewell_order(worker: Worker) -> tuple[int, bool, bool, int, int]:
+    foreign = worker.has_drain and not worker.has_our_drain
+    return (worker.cost, not worker.has_our_drain, foreign, _ORDER.index(worker.facts), -worker.ordinal)
+
+
+def _wanted(staying: Sequence[Worker], replicas: int) -> frozenset[int]:
+    """The ordinals that stay, and the lowest free ones to make up the number."""
+    taken = {worker.ordinal for worker in staying}
+    ordinal = 0
+    while len(taken) < replicas:
+        taken.add(ordinal)
+        ordinal += 1
+    return frozenset(taken)
+
+
+def _ended(known: Sequence[Worker]) -> Plan:
+    """A pod that ended has no process left; whoever runs on that node, Slurm learns it when the next one registers."""
+    ended = [worker.pod for worker in known if worker.pod and worker.has_ended and not worker.is_leaving]
+    return Plan(
+        actions=tuple(
+            Delete(target=target(pod), reason="PodEnded", message=f"it ended ({pod.status.phase}); made again")
+            for pod in ended
+        )
+    )
+
+
+def _made(snapshot: Snapshot, known: Sequence[Worker], wanted: frozenset[int]) -> Plan:
+    nodeset, controller = snapshot.object, snapshot.controller
+    with_pod = {worker.ordinal: worker for worker in known if worker.pod}
+    missing = sorted(o for o in wanted if o not in with_pod or with_pod[o].is_leaving)
+    going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
+    if controller is None or not missing:
+        return NOTHING
+    try:
+        pods = [Once(worker_pod(nodeset, controller, ordinal)) for ordinal in missing[:BURST_MAX]]
+    except BadOverride as error:
+        return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+    there = {pod.object.metadata.name for pod in pods}
+    return children(nodeset, pods, [pod for pod in going if pod.metadata.name in there])
+
+
+def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
+    """A worker that stays is not drained by us: it was to go, and people changed their mind."""
+    ours = [worker for worker in staying if worker.has_our_drain and worker.facts is not Facts.UNKNOWN]
+    message = "it stays: a drain of ours is lifted"
+    return Plan(actions=tuple(_call(snapshot, Undrain(node=w.name), "WorkerStays", message) for w in ours))
+
+
+def _removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
+    """In the order in which they can go: those that can are not held up by a call for one that cannot."""
+    ready = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)][:REMOVED_MAX]
+    to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
+    held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
+    unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
+    actions = [action for worker in to_drain[:BURST_MAX] for action in _drained(snapshot, worker, why)]
+    actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
+    waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
+    return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=LOOK_AGAIN_S if to_drain else None)
+
+
+def _drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    reason = f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
+    message = f"it is to go ({why}); {_jobs_text(worker.jobs)}"
+    told = EmitEvent(
+        regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
+    )
+    return _call(snapshot, Drain(node=worker.name, reason=reason), "WorkerLeaves", message), told
+
+
+def _forgotten(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """The node first, the pod directly after it."""
+    proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, and no job holds it"
+    forget = _call(snapshot, DeleteNode(node=worker.name), "WorkerLeaves", proof)
+    if worker.pod is None or worker.is_leaving:
+        return (forget,)
+    return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
+
+
+def _call(snapshot: Snapshot, call: Call, reason: str, message: str) -> Outside:
+    return Outside(
+        system=f"Slurm {snapshot.cluster}", subject=f"node {call.node}", call=call, reason=reason, message=message
+    )
+
+
+def _draining(worker: Worker) -> Wait:
+    foreign = worker.has_drain and not worker.has_our_drain
+    whose = f" (drained by somebody else: {worker.node.reason!r})" if worker.node and foreign else ""
+    return Wait(reason="Draining", message=f"{worker.name}: draining{whose}, {_jobs_text(worker.jobs)}")
+
+
+def _unclear(worker: Worker) -> Wait:
+    said = str(worker.node.state) if worker.node else "nothing"
+    return Wait(reason="WorkerUnknown", message=f"{worker.name} is to go, but Slurm does not say what it does: {said}")
+
+
+def _jobs_text(jobs: Sequence[Job]) -> str:
+    """`jobs 12, 17 run until 2026-11-16T02:25Z`: the last of them, by its time limit."""
+    if not jobs:
+        return "no job is known to run"
+    ends = [job.end_at for job in jobs]
+    known = [end for end in ends if end is not None]
+    until = f" until {max(known):%Y-%m-%dT%H:%MZ} at the latest" if known and len(known) == len(ends) else ""
+    some = _some([str(job.id) for job in jobs])
+    return f"job {some} runs{until}" if len(jobs) == 1 else f"jobs {some} run{until}"
+
+
+def _unanswered(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
+    if recent(snapshot) is not None or not known:
+        return NOTHING
+    return Plan(waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),))
+
+
+def unreachable_text(snapshot: Snapshot) -> str:
+    view = snapshot.slurm
+    if isinstance(view, Unknown):
+        said = f"Slurm {snapshot.cluster} has not answered since {view.since:%Y-%m-%dT%H:%M:%SZ}: {view.why}"
+    else:
+        said = f"Slurm {snapshot.cluster} was seen last at {view.at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{said}. Workers are made and healed, none is removed"
+
+
+def _not_yet(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
+    """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
+    unready = [worker.name for worker in staying if not worker.is_ready]
+    absent = [worker.name for worker in staying if worker.is_ready and worker.facts is Facts.UNREGISTERED]
+    of = f"of {snapshot.object.spec.replicas} workers"
+    waits = (
+        [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {_some(unready)}")] if unready else []
+    )
+    if absent:
+        waits.append(Wait(reason="WorkersNotRegistered", message=f"{len(absent)} {of} not in Slurm: {_some(absent)}"))
+    return Plan(waits=tuple(waits))
+
+
+def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
+    """Deletion ends when pods and Slurm's records are gone, or when the Controller is."""
+    nodeset = snapshot.object
+    if FINALIZER not in nodeset.metadata.finalizers:
+        return NOTHING
+    with_pod = [worker for worker in known if worker.pod]
+    if snapshot.controller is None:
+        pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
+        gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
+        actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
+        return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
+    if recent(snapshot) is None:
+        stuck = f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or when the Controller is gone"
+        return _ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
+    if not known:
+        return _let_go(snapshot)
+    stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
+    return _ended(known) + _removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod))
+
+
+def _pods_going(with_pod: Sequence[Worker]) -> tuple[Wait, ...]:
+    going = [worker.name for worker in with_pod if worker.is_leaving]
+    return (Wait(reason="PodsGoing", message=f"{len(going)} pods are ending: {_some(going)}"),) if going else ()
+
+
+def _let_go(snapshot: Snapshot) -> Plan:
+    nodeset = snapshot.object
+    leave = RemoveFinalizer(
+        target=target(nodeset),
+        present=nodeset.metadata.finalizers,
+        finalizer=FINALIZER,
+        message="no pod and no Slurm node of it is left",
+    )
+    return Plan(actions=(leave,))
+
+
+def _some(words: Iterable[str]) -> str:
+    found = list(words)
+    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+    return ", ".join(found[:SHOWN_MAX]) + more

@@ -1,0 +1,102 @@
+"""Slurm as a NodeSet sees it, through slurmrestd: one client and one poller a cluster, whatever the number of NodeSets.
+
+A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
+set or lifted: one that somebody else has set meanwhile is left alone.
+"""
+
+from collections.abc import Callable
+
+from corral.engine import Clock, OutsideFailed, system_clock
+from corral.kinds.nodeset.calls import REASON_PREFIX, Address, Call, DeleteNode, Drain, Undrain
+from corral.slurm.clients import Clients
+from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable
+from corral.slurm.facts import NotAsked, View
+from corral.slurm.http import HttpTransport
+from corral.slurm.rest import SlurmClient
+from corral.slurm.states import Flag
+from corral.slurm.tokens import Hs256
+from corral.slurm.transport import Endpoint, Transport
+from corral.slurm.values import Node
+
+SLURM_USER = "slurm"  # SlurmUser: may do everything, and slurmctld always knows it
+FRESH_WITHIN_S = 10.0
+FIRST_WITHIN_S = 2.0  # a pass that makes pods does not wait longer than this to hear of Slurm
+RETRY_S = 5.0
+
+
+class RestClusters:
+    """See `SlurmClusters`. Made anywhere; it begins with the first question, on the event loop of that moment."""
+
+    def __init__(
+        self, clock: Clock | None = None, *, transport: Callable[[Endpoint], Transport] = HttpTransport
+    ) -> None:
+        self._clock, self._transport = clock or system_clock(), transport
+        self._clients: Clients | None = None
+        self._listeners: list[Callable[[str], None]] = []
+
+    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
+        clients = self._started()
+        if address is None:
+            clients.disconnect(cluster)
+            return clients.view(cluster)
+        clients.connect(cluster, Endpoint(url=address.url), Hs256(address.jwt_key, user=SLURM_USER))
+        if fresh:
+            return await clients.fresh(cluster, within_s=FRESH_WITHIN_S)
+        if isinstance(clients.reachability(cluster), NotAsked):
+            return await clients.fresh(cluster, within_s=FIRST_WITHIN_S)
+        return clients.view(cluster)
+
+    async def perform(self, cluster: str, call: Call) -> None:
+        known = self._started().get(cluster)
+        if known is None:
+            raise OutsideFailed("SlurmUnreachable", f"Slurm {cluster}: no address is known", retry_after_s=RETRY_S)
+        try:
+            await _carried_out(known.client, call)
+        except NotFound:
+            return  # there is no such node: nothing to drain, nothing to forget
+        except Busy as error:
+            raise OutsideFailed("NodeBusy", str(error), retry_after_s=RETRY_S) from None
+        except SlurmError as error:
+            reason = "SlurmUnreachable" if isinstance(error, Unreachable) else f"Slurm{type(error).__name__}"
+            raise OutsideFailed(reason, str(error), retry_after_s=RETRY_S) from None
+
+    def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told) if told in self._listeners else None
+
+    async def close(self) -> None:
+        clients, self._clients = self._clients, None
+        if clients is not None:
+            await clients.close()
+
+    def _started(self) -> Clients:
+        if self._clients is None:
+            self._clients = Clients(self._clock, transport=self._transport)
+            self._clients.subscribe(self._tell)
+        return self._clients
+
+    def _tell(self, cluster: str, _view: View) -> None:
+        for listener in tuple(self._listeners):
+            listener(cluster)
+
+
+async def _carried_out(client: SlurmClient, call: Call) -> None:
+    match call:
+        case Drain():
+            if not _has_our_drain(await client.node(call.node)):
+                await client.drain(call.node, call.reason)
+        case Undrain():
+            if _has_our_drain(await client.node(call.node)):
+                await client.undrain(call.node)
+        case DeleteNode():
+            await client.delete_node(call.node)
+
+
+def _has_our_drain(node: Node) -> bool:
+    """False without any drain. Somebody else's ends the call."""
+    if Flag.DRAIN not in node.state.flags:
+        return False
+    if not node.reason.startswith(REASON_PREFIX):
+        message = f"node {node.name} has been drained by somebody else: {node.reason!r}; it is left alone"
+        raise OutsideFailed("DrainedBySomebodyElse", message, retry_after_s=RETRY_S)
+    return True

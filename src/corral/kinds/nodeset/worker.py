@@ -1,0 +1,179 @@
+"""One worker: its pod, and the line by which its slurmd registers. Pure.
+
+    pod name = host name = Slurm node name, found by every pod of the cluster under the workers' Service
+    slurmd fetches its configuration from slurmctld and registers by itself (dynamic node, feature = the NodeSet)
+    CPUs and memory that Slurm may give away are those of the container: slurmd itself sees the whole machine
+
+The user's own words win: fields of `spec.slurmd` and `spec.template` over the pod, keys of `spec.extraConf` over ours.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import msgspec
+
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller
+from corral.kinds.keys import slurm_key_of
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.overrides import pod_template
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import (
+    Container,
+    ContainerPort,
+    EmptyDirVolumeSource,
+    EnvVar,
+    HTTPGetAction,
+    KeyToPath,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    Probe,
+    SecretVolumeSource,
+    SecurityContext,
+    TCPSocketAction,
+    Volume,
+    VolumeMount,
+)
+from corral.kube.values import parse_quantity
+
+CONTAINER = "slurmd"
+MIB = 1024 * 1024
+OWN_MEMORY_MB = 64  # slurmd and its step daemons live in the same container as the jobs
+CPUS_UNSAID = 1
+MEMORY_UNSAID_MB = 1024
+GRACE_S = 30
+HTTP_SINCE = "26.05"  # slurmd answers /readyz
+
+_LAYOUT = frozenset({"cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore"})
+_FEATURES = frozenset({"feature", "features"})
+
+
+def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
+    spec, namespace = nodeset.spec, nodeset.metadata.namespace
+    name = names.worker_name(nodeset.metadata.name, ordinal, padding=spec.ordinal_padding)
+    cluster = controller.metadata.name
+    version = spec.version or controller.spec.version
+    template = PodTemplateSpec(
+        metadata=ObjectMeta(
+            labels={
+                **names.labels(CONTAINER, nodeset.metadata.name, cluster=cluster),
+                names.NODESET_LABEL: names.worker_stem(nodeset.metadata.name),
+            }
+        ),
+        spec=PodSpec(
+            hostname=name,
+            subdomain=names.workers_name(cluster),
+            automount_service_account_token=False,
+            enable_service_links=False,
+            termination_grace_period_seconds=GRACE_S,
+            containers=(_slurmd(controller, namespace, version),),
+            volumes=_volumes(controller),
+        ),
+    )
+    merged: PodTemplateSpec = pod_template(template, spec.template, container=CONTAINER, daemon=spec.slurmd)
+    return Pod(
+        metadata=msgspec.structs.replace(merged.metadata, name=name, namespace=namespace),
+        spec=_with_node_conf(merged.spec, nodeset),
+    )
+
+
+def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
+    """`Feature=gpu CPUs=2 RealMemory=960 Weight=10`: what slurmd says of itself when it registers."""
+    said = nodeset.spec.extra_conf.split()
+    keys = {_key(word) for word in said}
+    features = [
+        nodeset.metadata.name,
+        *(f for word in said if _key(word) in _FEATURES for f in _value(word).split(",")),
+    ]
+    words = [f"Feature={','.join(dict.fromkeys(f for f in features if f))}"]
+    if not keys & _LAYOUT:
+        words.append(f"CPUs={_cpus(slurmd)}")
+    if "realmemory" not in keys:
+        words.append(f"RealMemory={_memory_mb(slurmd)}")
+    return " ".join([*words, *(word for word in said if _key(word) not in _FEATURES)])
+
+
+def _slurmd(controller: Controller, namespace: str, version: str) -> Container:
+    cluster, external = controller.metadata.name, controller.spec.external
+    host = external.host if external else f"{names.controller_name(cluster)}.{namespace}"
+    port = external.port if external else names.SLURMCTLD_PORT
+    return Container(
+        name=CONTAINER,
+        image=names.slurm_image(version),
+        command=("/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmd-run"),
+        env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{host}:{port}"),),
+        ports=(ContainerPort(name=CONTAINER, container_port=names.SLURMD_PORT, protocol="TCP"),),
+        readiness_probe=_probe(version),
+        security_context=SecurityContext(run_as_user=0, run_as_group=0),
+        volume_mounts=(
+            VolumeMount(name="keys", mount_path="/etc/corral/keys", read_only=True),
+            VolumeMount(name="spool", mount_path="/var/spool/slurmd"),
+            VolumeMount(name="run", mount_path="/run/slurm"),
+            VolumeMount(name="shm", mount_path="/dev/shm"),  # noqa: S108 - a mount of the worker's own
+        ),
+    )
+
+
+def _probe(version: str) -> Probe:
+    """26.05 says whether it is ready; before it, that it listens is all that can be known."""
+    if version >= HTTP_SINCE:
+        return Probe(http_get=HTTPGetAction(path="/readyz", port=names.SLURMD_PORT), period_seconds=5)
+    return Probe(tcp_socket=TCPSocketAction(port=names.SLURMD_PORT), period_seconds=10)
+
+
+def _volumes(controller: Controller) -> tuple[Volume, ...]:
+    key = slurm_key_of(controller)
+    items = (KeyToPath(key=key.key, path=names.SLURM_KEY),)
+    return (
+        Volume(name="keys", secret=SecretVolumeSource(secret_name=key.name, items=items, default_mode=0o400)),
+        Volume(name="spool", empty_dir=EmptyDirVolumeSource()),
+        Volume(name="run", empty_dir=EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
+        Volume(name="shm", empty_dir=EmptyDirVolumeSource(medium="Memory")),
+    )
+
+
+def _with_node_conf(spec: PodSpec, nodeset: NodeSet) -> PodSpec:
+    """After the overrides, because the limits of the container may be the user's."""
+    slurmd = next(container for container in spec.containers if container.name == CONTAINER)
+    env = EnvVar(name="SLURM_NODE_CONF", value=node_conf(nodeset, slurmd))
+    theirs = tuple(one for one in slurmd.env if one.name != env.name)
+    given = next((one for one in slurmd.env if one.name == env.name), env)
+    with_conf = msgspec.structs.replace(slurmd, env=(*theirs, given))
+    containers = tuple(with_conf if one is slurmd else one for one in spec.containers)
+    return msgspec.structs.replace(spec, containers=containers, volumes=_shm_sized(spec.volumes, slurmd))
+
+
+def _shm_sized(volumes: tuple[Volume, ...], slurmd: Container) -> tuple[Volume, ...]:
+    """Half of the worker's memory, as Linux gives by itself; the user's own size stays."""
+    size = f"{max(_memory_mb(slurmd) // 2, 64)}Mi"
+    return tuple(
+        msgspec.structs.replace(one, empty_dir=msgspec.structs.replace(one.empty_dir, size_limit=size))
+        if one.name == "shm" and one.empty_dir is not None and one.empty_dir.size_limit is None
+        else one
+        for one in volumes
+    )
+
+
+def _cpus(slurmd: Container) -> int:
+    amount = _amount(slurmd, "cpu")
+    return CPUS_UNSAID if amount is None else max(1, int(amount))
+
+
+def _memory_mb(slurmd: Container) -> int:
+    amount = _amount(slurmd, "memory")
+    limit_mb = MEMORY_UNSAID_MB if amount is None else int(amount / MIB)
+    return max(limit_mb - OWN_MEMORY_MB, limit_mb // 2, 1)
+
+
+def _amount(slurmd: Container, resource: str) -> Decimal | None:
+    asked: Mapping[str, int | str] = {**slurmd.resources.requests, **slurmd.resources.limits}
+    return parse_quantity(asked[resource]) if resource in asked else None
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lower()
+
+
+def _value(word: str) -> str:
+    return word.partition("=")[2]

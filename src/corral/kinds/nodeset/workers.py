@@ -1,0 +1,138 @@
+"""What is known of each worker: its pod, its Slurm node and its jobs, side by side. Pure.
+
+Facts of Slurm have three values. `Facts.UNKNOWN` is not "no": whoever does not answer, answers too late, or uses a word
+that we cannot read leaves a worker unknown, and an unknown worker is never removed.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import Enum
+
+import msgspec
+
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kube.models.core_v1 import Pod
+from corral.slurm.facts import Observed, View
+from corral.slurm.states import Flag, Standing
+from corral.slurm.values import Job, Node
+
+PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
+COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    object: NodeSet
+    now: datetime
+    cluster: str
+    controller: Controller | None
+    pods: tuple[Pod, ...]
+    slurm: View
+
+
+class Facts(Enum):
+    """What Slurm says of a worker, as far as it matters to whoever wants to remove it."""
+
+    UNKNOWN = "unknown"
+    UNREGISTERED = "unregistered"  # Slurm answered, and has no such node
+    FREE = "free"  # no job, but one may come at any moment
+    BUSY = "busy"  # holds a job, or is promised to one
+    DRAINING = "draining"  # takes no new job; what it has is still there
+    DRAINED = "drained"  # no job, and none comes
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    ordinal: int
+    pod: Pod | None
+    facts: Facts
+    node: Node | None = None
+    jobs: tuple[Job, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        """Its pod runs, or will: neither on its way out nor at its end."""
+        return self.pod is not None and not self.is_leaving and not self.has_ended
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Every process of its pod has ended for good: to remove it can kill nothing."""
+        return self.pod is not None and self.pod.status.phase in ("Failed", "Succeeded")
+
+    @property
+    def is_ready(self) -> bool:
+        conditions = self.pod.status.conditions if self.pod else ()
+        return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+    @property
+    def has_drain(self) -> bool:
+        return self.node is not None and Flag.DRAIN in self.node.state.flags
+
+    @property
+    def has_our_drain(self) -> bool:
+        return self.has_drain and self.node is not None and self.node.reason.startswith(REASON_PREFIX)
+
+    @property
+    def cost(self) -> int:
+        said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
+        try:
+            return int(said)
+        except ValueError:
+            return 0
+
+
+def workers(snapshot: Snapshot) -> tuple[Worker, ...]:
+    """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
+    nodeset, view = snapshot.object.metadata.name, recent(snapshot)
+    pods = {pod.metadata.name: pod for pod in snapshot.pods}
+    nodes = {node.name: node for node in _nodes(view, nodeset)}
+    found = (
+        _worker(name, ordinal, pods.get(name), nodes.get(name), view)
+        for name in pods.keys() | nodes.keys()
+        if (ordinal := names.worker_ordinal(nodeset, name)) is not None
+    )
+    return tuple(sorted(found, key=lambda worker: (worker.ordinal, worker.name)))
+
+
+def recent(snapshot: Snapshot) -> Observed | None:
+    """What Slurm said, if it said so lately; a decision uses nothing else."""
+    view = snapshot.slurm
+    fresh = isinstance(view, Observed) and snapshot.now - view.at <= timedelta(seconds=PROOF_AGE_MAX_S)
+    return view if isinstance(view, Observed) and fresh else None
+
+
+def _nodes(view: Observed | None, nodeset: str) -> Iterable[Node]:
+    """By name and feature: a node that only looks like one of ours is somebody else's."""
+    for node in view.nodes.values() if view else ():
+        if nodeset in node.features and names.worker_ordinal(nodeset, node.name) is not None:
+            yield node
+
+
+def _worker(name: str, ordinal: int, pod: Pod | None, ours: Node | None, view: Observed | None) -> Worker:
+    """A pod's node is its node whatever its features are: slurmctld knows it by that name."""
+    node = ours or (view.nodes.get(name) if view else None)
+    jobs = view.jobs_on(name) if view else ()
+    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=_facts(view, node, jobs))
+
+
+def _facts(view: Observed | None, node: Node | None, jobs: tuple[Job, ...]) -> Facts:
+    if view is None:
+        return Facts.UNKNOWN
+    if node is None:
+        return Facts.BUSY if jobs else Facts.UNREGISTERED
+    drains = Flag.DRAIN in node.state.flags
+    match node.state.standing:
+        case Standing.UNKNOWN:
+            return Facts.UNKNOWN
+        case Standing.DRAINED:
+            return Facts.DRAINING if jobs else Facts.DRAINED
+        case Standing.BUSY | Standing.DRAINING:
+            return Facts.DRAINING if drains else Facts.BUSY
+        case Standing.REMOVABLE | Standing.DOWN:
+            return Facts.BUSY if jobs else Facts.FREE
