@@ -36,6 +36,8 @@ PING_S = 30.0
 CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
 BODY_AT_ONCE_BYTES_MAX = 1 << 20
+GATHER_S = 0.005
+BUSY_S = 0.02  # a stream that brings something more often than this
 
 
 class HttpTransport:
@@ -168,12 +170,18 @@ class HttpStream:
         self._url = url
 
     async def chunks(self, *, silence_s_max: float) -> AsyncGenerator[bytes, None]:
+        """What came, as soon as it came; of a busy stream, what came within `GATHER_S`, since waking up costs most."""
+        now_s = asyncio.get_running_loop().time
+        woken_s = -BUSY_S
         while True:
+            if now_s() - woken_s < BUSY_S:
+                await asyncio.sleep(GATHER_S)
             with border(self._subject, self._url, f"nothing came for {silence_s_max:g} s; the connection is given up"):
                 async with asyncio.timeout(silence_s_max):
                     chunk = await self._content.readany()
             if not chunk:
                 return
+            woken_s = now_s()
             yield chunk
 
 
