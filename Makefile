@@ -11,7 +11,7 @@ CHECKS := \
   "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e -m 'not cluster'"
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check e2e bench generate environment
+.PHONY: help up down test check e2e bench images generate environment
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ e2e: environment ## The end-to-end tests alone, on a real local cluster
 
 bench: environment ## Measure the figures of docs/performance.md
 	@$(BIN)/python -m bench
+
+images: environment ## The container images, from Debian packages; CLUSTER=name imports them into a local cluster
+	@$(BIN)/python -m images $(IMAGES) $(if $(CLUSTER),--cluster $(CLUSTER))
 
 generate: environment ## Write the Kubernetes models anew from a running API server
 	@$(BIN)/python -m corral.kube.generate

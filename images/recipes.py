@@ -1,0 +1,94 @@
+"""What each image is made of. Decisions only: nothing here reads or writes a file but the scripts' own."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from corral.local.roots import Root
+
+FORMAT = 1  # another way of packing makes other archives of the same recipe
+SCRIPTS_FOLDER = "/usr/libexec/corral"
+SLURM_UID = 64030  # Debian's, in all releases
+MYSQL_UID = 999
+
+SLURM_SUITES = {"24.11": "trixie", "26.05": "forky"}
+SLURM_PACKAGES = (
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "slurmrestd",
+    "slurm-client",
+    "sackd",
+    "slurm-wlm-jwt-plugin",  # only recommended by slurmctld, which cannot read AuthAltTypes=auth/jwt without it
+    "openssh-server",
+    "tini",  # slurmd as first process would reap nothing
+    "systemd-standalone-sysusers",  # else all of systemd comes
+)
+MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core", "tini")
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    owner: int = 0
+    mode: int = 0o755
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """`scripts` are contents by name, executable in SCRIPTS_FOLDER; `users` are lines added to /etc/passwd."""
+
+    name: str
+    root: Root
+    scripts: Mapping[str, bytes]
+    folders: Mapping[str, Folder]
+    users: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Tells apart all that would make another archive."""
+        return hashlib.sha256(msgspec.json.encode([FORMAT, self], order="deterministic")).hexdigest()[:12]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name.split('/')[-1].replace(':', '-')}-{self.key}"
+
+
+def recipes() -> tuple[Recipe, ...]:
+    return (slurm("26.05"), mariadb("11.8"), slurm("24.11"))
+
+
+def slurm(version: str) -> Recipe:
+    """All roles in one image: what differs between them is 10 MB, what they share is 90."""
+    ours = Folder(owner=SLURM_UID)
+    return Recipe(
+        name=f"corral/slurm:{version}",
+        root=Root(name=f"image-slurm-{version}", suite=SLURM_SUITES[version], packages=SLURM_PACKAGES),
+        scripts=_scripts("slurm"),
+        folders={
+            "/etc/corral/config": Folder(),
+            "/etc/corral/keys": Folder(),
+            "/etc/slurm": ours,
+            "/run/slurm": ours,
+            "/run/slurmctld": ours,  # Slurm wants these to be its own: a volume mounted here belongs to root
+            "/run/slurmdbd": ours,
+            "/run/sshd": Folder(),
+            "/var/log/slurm": ours,
+            "/var/spool/slurmctld": ours,
+            "/var/spool/slurmd": Folder(),
+        },
+    )
+
+
+def mariadb(version: str) -> Recipe:
+    ours = Folder(owner=MYSQL_UID)
+    return Recipe(
+        name=f"corral/mariadb:{version}",
+        root=Root(name=f"image-mariadb-{version}", suite="trixie", packages=MARIADB_PACKAGES),
+        scripts=_scripts("mariadb"),
+        folders={"/etc/corral/keys": Folder(), "/run/mysqld": ours, "/var/lib/mysql": ours},
+        users=(f"mysql:x:{MYSQL_UID}:{MYSQL_UID}:MariaDB:/nonexistent:/usr/sbin/nologin",),
+    )
+
+
+def _scripts(folder: str) -> Mapping[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / folder).iterdir())}

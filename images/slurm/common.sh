@@ -1,0 +1,54 @@
+# Shared by the scripts of this folder: what is mounted where, and small steps that several of them take.
+config=/etc/corral/config # what Corral wants, as Kubernetes mounts it: ConfigMaps, or a Secret for slurmdbd
+keys=/etc/corral/keys     # Secrets
+installed=/etc/slurm      # what the daemon reads
+state=/var/spool/slurmctld
+good=$state/.corral/good # the last configuration that slurmctld ran with; outlives the pod
+
+say() { echo "corral: $*" >&2; }
+
+digest_of() { cat "$1/corral-digest" 2>/dev/null || :; }
+
+# Keys stay where Kubernetes renews them. Slurm takes links, and takes slurm.jwks in place of slurm.key if it is there.
+link_keys() {
+    for key in "$keys"/*; do
+        [ ! -f "$key" ] || ln -sf "$key" "$1/${key##*/}"
+    done
+}
+
+# Kubernetes replaces all mounted files at once by turning ..data to another folder: read from one such folder only.
+copy_mounted() {
+    source=$(readlink -f "$config/..data") && [ -d "$source" ] || source=$config
+    rm -rf "$1"
+    mkdir -p "$1"
+    cp -RL "$source"/* "$1"/
+}
+
+# The files of folder $1 become /etc/slurm, each in one step; what is not in it goes.
+install_from() {
+    for file in "$1"/*; do
+        rm -rf "$installed/.new"
+        cp -RL "$file" "$installed/.new"
+        [ ! -d "$installed/${file##*/}" ] || rm -rf "$installed/${file##*/}"
+        mv -T "$installed/.new" "$installed/${file##*/}"
+    done
+    for file in "$installed"/*; do
+        [ -e "$1/${file##*/}" ] || rm -rf "$file"
+    done
+    link_keys "$installed"
+}
+
+# Daemons that find nobody try again after 5 to 10 s; a look every 0.2 s saves that. After $3 s we go on regardless.
+wait_for_port() {
+    tries=$(($3 * 5))
+    until timeout 2 bash -c ": >/dev/tcp/$1/$2" 2>/dev/null; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || break
+        sleep 0.2
+    done
+}
+
+# The value of key $2 in file $1; Slurm reads keys in any case, and the last one counts.
+value_of() { sed -n "s/^[[:space:]]*$2[[:space:]]*=[[:space:]]*\\([^[:space:]#]*\\).*/\\1/Ip" "$1" | tail -n 1; }
+
+json_text() { printf '%s' "$*" | tr '\n\t' '  ' | tr -d '\000-\037\177' | sed 's/[\\"]/\\&/g' | cut -c 1-2000; }
