@@ -34,7 +34,7 @@ from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
 from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
 from corral.engine.reader import StoreReader, index_functions
-from corral.engine.reconciler import Outcome, Performer, Problem
+from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
 from corral.engine.status import status_differs
 from corral.engine.store import Added, Change, Deleted, Key, Store, Updated
@@ -79,6 +79,8 @@ class Passes:
         self._stopping = ""
         self._log = logger(controller=controller.name)
         metrics.add_controller(controller.name, controller.workers)
+        if isinstance(controller.reconciler, UsesClient):
+            controller.reconciler.use(client)
         for watch in controller.watched:
             self._connect(watch, informers.of(watch.kind, watch.where, optional=watch.optional))
 

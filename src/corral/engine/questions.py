@@ -31,7 +31,7 @@ from corral.engine.controller import AnyController, Watch, with_finalizer
 from corral.engine.differences import digest
 from corral.engine.plan import NOTHING, Plan
 from corral.engine.reader import OverlayReader, StoreReader, applied_over, index_functions
-from corral.engine.reconciler import Reader, Snapshot
+from corral.engine.reconciler import Reader, Snapshot, UsesClient
 from corral.engine.send import send
 from corral.engine.store import Key, Store, key_of, new_store
 from corral.kube.client import Client, Selector
@@ -91,6 +91,8 @@ async def plan_object(
 
     A manifest that the server would not accept raises what the server says (Invalid).
     """
+    if isinstance(controller.reconciler, UsesClient):
+        controller.reconciler.use(client)
     read = await _read_now(client, controller, now or datetime.now(UTC))
     if isinstance(what, Key):
         return await _planned(controller, what, read)

@@ -23,6 +23,7 @@ import msgspec
 from corral.engine.actions import Action
 from corral.engine.plan import Plan
 from corral.engine.store import Key
+from corral.kube.client import Client
 from corral.kube.meta import EMPTY, Object
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
@@ -128,6 +129,15 @@ class Performer(Protocol):
 
     async def perform(self, call: Any, snapshot: Any, /) -> None:
         """Do it within the pass's deadline, or raise OutsideFailed. Called in the order of the plan's actions."""
+        ...
+
+
+@runtime_checkable
+class UsesClient(Protocol):
+    """What a reconciler has besides, if it must look into pods (logs, exec), which no cache can show."""
+
+    def use(self, client: Client, /) -> None:
+        """Called once, before the first `observe`. Never for `corral render`, which has no cluster."""
         ...
 
 
