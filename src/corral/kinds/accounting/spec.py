@@ -31,8 +31,9 @@ class Database(Model, frozen=True, kw_only=True):
     database: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$")] = "slurm_acct_db"
     username: Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_.-]+$")] = "slurm"
     password_key_ref: KeyRef
-    tls: Annotated[bool, Meta(description="Insist on an encrypted connection.")] = False
-    ca_key_ref: Annotated[KeyRef | None, Meta(description="Who signed the database's certificate.")] = None
+    ca_key_ref: Annotated[
+        KeyRef | None, Meta(description="Who signed the database's certificate; given, the connection is encrypted.")
+    ] = None
 
 
 class ManagedDatabase(Model, frozen=True, kw_only=True):
@@ -45,7 +46,9 @@ class ManagedDatabase(Model, frozen=True, kw_only=True):
 
 @rules(rule("!(has(self.storage) && has(self.managed))", "choose one: storage (a database that is there) or managed"))
 class AccountingSpec(Model, frozen=True, kw_only=True):
-    version: SlurmVersion = "26.05"
+    version: Annotated[
+        SlurmVersion, rule("self >= oldSelf", "the database was converted to the newer version; there is no way back")
+    ] = "26.05"
     slurm_key_ref: Annotated[
         KeyRef | None, Meta(description="The key of auth/slurm; default: that of the Controller that refers to this.")
     ] = None

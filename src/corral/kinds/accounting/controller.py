@@ -1,0 +1,130 @@
+"""The Accounting's controller: what is looked at, and what brings it back. The decision is in `plan`."""
+
+import secrets
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, conditions, verdict
+from corral.engine.controller import generation_changed
+from corral.engine.status import SUSPENDED
+from corral.kinds import keys, names
+from corral.kinds.accounting.plan import Snapshot, generated_password, plan
+from corral.kinds.accounting.spec import Accounting, AccountingStatus
+from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kube.meta import Object, ObjectRef, ref
+from corral.kube.models.apps_v1 import StatefulSet
+from corral.kube.models.core_v1 import Secret, Service
+
+PASSWORD_BYTES = 24
+
+
+def random_password() -> bytes:
+    """Letters, digits, dashes and underscores: no file or shell reads them otherwise."""
+    return secrets.token_urlsafe(PASSWORD_BYTES).encode()
+
+
+class AccountingReconciler:
+    def __init__(self, new_password: Callable[[], bytes] = random_password) -> None:
+        self._new_password = new_password
+
+    async def observe(self, key: Key, read: Reader) -> Snapshot | None:
+        accounting = read.get(Accounting, key.name, key.namespace)
+        if accounting is None:
+            return None
+        controllers = read.by_index(SlurmController, "accounting", (key.namespace, key.name))
+        referred = [read.get(Secret, name, key.namespace) for name in _secret_names(accounting, controllers)]
+        seen = Snapshot(
+            object=accounting,
+            now=read.now,
+            controllers=controllers,
+            secrets={secret.metadata.name: secret for secret in referred if secret is not None},
+            children=_children(accounting, read),
+        )
+        return seen if generated_password(seen) else msgspec.structs.replace(seen, fresh_password=self._new_password())
+
+    def plan(self, snapshot: Snapshot, /) -> Plan:
+        return plan(snapshot)
+
+    def report(self, snapshot: Snapshot, outcome: Outcome, /) -> AccountingStatus:
+        accounting = snapshot.object
+        message = "slurmdbd runs elsewhere" if accounting.spec.external else "slurmdbd and its database are up"
+        said = SUSPENDED if accounting.spec.suspend else verdict(outcome, ready_message=message)
+        runs = said.ready and accounting.spec.external is None
+        return AccountingStatus(
+            observed_generation=accounting.metadata.generation,
+            conditions=conditions(accounting, accounting.status.conditions, said, snapshot.now),
+            slurm_version=accounting.spec.version if runs else accounting.status.slurm_version,
+            controllers=tuple(controller.metadata.name for controller in snapshot.controllers),
+        )
+
+
+def _children(accounting: Accounting, read: Reader) -> tuple[Object, ...]:
+    """Ours, and whatever stands under a name that ours should have."""
+    name, namespace = accounting.metadata.name, accounting.metadata.namespace
+    found: dict[ObjectRef, Object] = {}
+    for kind in (Secret, Service, StatefulSet):
+        here: tuple[Object, ...] = read.owned(kind, accounting)
+        there = (read.get(kind, taken, namespace) for taken in (names.database_name(name), names.accounting_name(name)))
+        found |= {ref(obj): obj for obj in (*here, *there) if obj is not None}
+    return tuple(found.values())
+
+
+def _own_secret_names(accounting: Accounting) -> frozenset[str]:
+    spec = accounting.spec
+    storage = (spec.storage.password_key_ref, spec.storage.ca_key_ref) if spec.storage else ()
+    return frozenset(r.name for r in (spec.slurm_key_ref, spec.jwt_key_ref, *storage) if r is not None)
+
+
+def _key_names(controller: SlurmController) -> frozenset[str]:
+    return frozenset((keys.slurm_key_of(controller).name, keys.jwt_key_of(controller).name))
+
+
+def _secret_names(accounting: Accounting, controllers: Iterable[SlurmController]) -> frozenset[str]:
+    return _own_secret_names(accounting).union(*(_key_names(controller) for controller in controllers))
+
+
+def accountings_with(secret: Secret, read: Reader) -> Iterable[Key]:
+    """Those that refer to a Secret, by themselves or by their Controllers."""
+    where = (secret.metadata.namespace, secret.metadata.name)
+    for accounting in read.by_index(Accounting, "secret", where):
+        yield Key(accounting.metadata.namespace, accounting.metadata.name)
+    for controller in read.by_index(SlurmController, "key", where):
+        yield from accounting_of(controller, read)
+
+
+def accounting_of(controller: SlurmController, _read: Reader) -> Iterable[Key]:
+    return [Key(*place) for place in _accounting_place(controller)]
+
+
+def _accounting_place(controller: SlurmController) -> Iterable[tuple[str, str]]:
+    accounting = controller.spec.accounting_ref
+    return ((controller.metadata.namespace, accounting.name),) if accounting else ()
+
+
+def _key_places(controller: SlurmController) -> Iterable[tuple[str, str]]:
+    return [(controller.metadata.namespace, name) for name in sorted(_key_names(controller))]
+
+
+def _secret_places(accounting: Accounting) -> Iterable[tuple[str, str]]:
+    """What it refers to, and the names that its own Secrets have: they may be taken, and given free."""
+    name = accounting.metadata.name
+    own = {names.database_name(name), names.accounting_name(name)}
+    return [(accounting.metadata.namespace, secret) for secret in sorted(own | _own_secret_names(accounting))]
+
+
+def accounting_controller() -> Controller[Accounting, Snapshot]:
+    return (
+        Controller.for_(Accounting, AccountingReconciler())
+        .owns(Secret)
+        .owns(Service)
+        .owns(StatefulSet)
+        .watches(Secret, to=accountings_with)
+        .watches(SlurmController, to=accounting_of, when=generation_changed)
+        .indexes(Accounting, "secret", _secret_places)
+        .indexes(SlurmController, "accounting", _accounting_place)
+        .indexes(SlurmController, "key", _key_places)
+    )
+
+
+KINDS = (KindController(Accounting, accounting_controller),)

@@ -1,0 +1,213 @@
+"""The Accounting's decision. Pure.
+
+The database and slurmdbd are planned apart, so that the one is made while the other still waits for its keys. What
+cannot be decided yet (a key is missing, an extra line is refused) is left as it is: what runs goes on.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from corral.engine import NOTHING, Once, Plan, Wait, children
+from corral.engine.actions import is_controlled_by
+from corral.kinds import keys as key_places
+from corral.kinds import names
+from corral.kinds.accounting import render
+from corral.kinds.accounting.configuration import ConfRefused, Storage, slurmdbd_conf
+from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller.spec import Controller
+from corral.kinds.overrides import BadOverride
+from corral.kinds.parts import KeyRef
+from corral.kube.meta import Object, ObjectRef, ref
+from corral.kube.models.apps_v1 import StatefulSet
+from corral.kube.models.core_v1 import Secret
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """`children`: ours, and whatever stands under a name that ours should have. `secrets`: what is referred to."""
+
+    object: Accounting
+    now: datetime
+    controllers: tuple[Controller, ...] = ()
+    secrets: Mapping[str, Secret] = {}
+    children: tuple[Object, ...] = ()
+    fresh_password: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {ref(self.object)}>"
+
+
+class Undecided(Exception):
+    """A part cannot be planned now, and why."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.message)
+        self.wait = wait
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    accounting = snapshot.object
+    if accounting.metadata.deletion_timestamp is not None or accounting.spec.suspend:
+        return NOTHING
+    if accounting.spec.external is not None:
+        return children(accounting, (), snapshot.children)
+    desired: list[Object | Once] = []
+    waits: list[Wait] = []
+    held: set[ObjectRef] = set()
+    for part, refs in (
+        (_database, _database_refs(accounting)),
+        (_door, _door_refs(accounting)),
+        (_slurmdbd, _slurmdbd_refs(accounting)),
+    ):
+        try:
+            desired += part(snapshot)
+        except Undecided as undecided:
+            waits.append(undecided.wait)
+            held |= refs
+        except BadOverride as error:
+            waits.append(Wait(reason="BadOverride", message=str(error), stalled=True))
+            held |= refs
+    made = children(accounting, desired, [child for child in snapshot.children if ref(child) not in held])
+    ready = NOTHING if made.actions else _readiness(snapshot)
+    return made + Plan(waits=tuple(waits)) + ready
+
+
+def _database(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+    accounting = snapshot.object
+    if accounting.spec.storage is not None:
+        return ()
+    password = generated_password(snapshot) or snapshot.fresh_password
+    return (
+        Once(render.password_secret(accounting, password)),
+        render.database_service(accounting),
+        render.database(accounting, password),
+    )
+
+
+def _door(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+    """Made before slurmdbd itself: a slurmctld that finds the name need not ask for it ten times."""
+    return (render.slurmdbd_service(snapshot.object),)
+
+
+def _slurmdbd(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+    accounting = snapshot.object
+    keys = _keys(snapshot)
+    slurm_key, jwt_key = _value(snapshot, keys.slurm, "slurm key"), _value(snapshot, keys.jwt, "JWT key")
+    authority = _value(snapshot, keys.ca, "database's authority") if keys.ca else b""
+    try:
+        conf = slurmdbd_conf(accounting, _storage(snapshot))
+    except ConfRefused as error:
+        raise Undecided(Wait(reason="ConfigRefused", message=str(error), stalled=True)) from None
+    return (
+        render.conf_secret(accounting, conf),
+        render.slurmdbd(accounting, keys, render.digest(slurm_key, jwt_key, authority, conf.encode())),
+    )
+
+
+def _keys(snapshot: Snapshot) -> render.Keys:
+    spec = snapshot.object.spec
+    storage = spec.storage
+    return render.Keys(
+        slurm=spec.slurm_key_ref
+        or _common(snapshot, "slurmKeyRef", [*map(key_places.slurm_key_of, snapshot.controllers)]),
+        jwt=spec.jwt_key_ref or _common(snapshot, "jwtKeyRef", [*map(key_places.jwt_key_of, snapshot.controllers)]),
+        ca=storage.ca_key_ref if storage is not None else None,
+    )
+
+
+def _common(snapshot: Snapshot, field: str, refs: list[KeyRef]) -> KeyRef:
+    """The key of all Controllers that refer to this Accounting: slurmdbd has one."""
+    if not refs:
+        message = (
+            f"waiting for a Controller whose accountingRef is {ref(snapshot.object)}, for its keys; or set spec.{field}"
+        )
+        raise Undecided(Wait(reason="NoController", message=message))
+    if any(other != refs[0] for other in refs):
+        who = ", ".join(controller.metadata.name for controller in snapshot.controllers)
+        message = f"the Controllers {who} have different keys, and slurmdbd takes one: give all the same {field}"
+        raise Undecided(Wait(reason="KeysDiffer", message=message, stalled=True))
+    return refs[0]
+
+
+def _value(snapshot: Snapshot, wanted: KeyRef, what: str) -> bytes:
+    namespace, secret = snapshot.object.metadata.namespace, snapshot.secrets.get(wanted.name)
+    absent = key_places.missing(wanted, namespace, secret)
+    if absent or secret is None:
+        on = ObjectRef("Secret", namespace, wanted.name)
+        raise Undecided(Wait(reason="SecretMissing", message=f"waiting for the {what}: {absent}", on=on))
+    return secret.data[wanted.key]
+
+
+def _storage(snapshot: Snapshot) -> Storage:
+    accounting = snapshot.object
+    given = accounting.spec.storage
+    if given is None:
+        password = generated_password(snapshot)
+        if not password:
+            on = ObjectRef("Secret", accounting.metadata.namespace, names.database_name(accounting.metadata.name))
+            raise Undecided(Wait(reason="PasswordMissing", message=f"waiting for {on}, which is made first", on=on))
+        return Storage(
+            host=f"{names.database_name(accounting.metadata.name)}.{accounting.metadata.namespace}",
+            port=names.MYSQL_PORT,
+            database=render.DATABASE,
+            username=render.DATABASE_USER,
+            password=password.decode(),
+        )
+    password = _value(snapshot, given.password_key_ref, "database's password")
+    try:
+        text = password.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise ConfRefused("the database's password is not UTF-8 text: slurmdbd.conf cannot hold it") from None
+    return Storage(
+        host=given.host,
+        port=given.port,
+        database=given.database,
+        username=given.username,
+        password=text,
+        encrypted=given.ca_key_ref is not None,
+    )
+
+
+def generated_password(snapshot: Snapshot) -> bytes:
+    """What is in our own Secret, empty when there is none: what the server has counts, never what we thought of."""
+    at = _ref("Secret", snapshot.object, names.database_name(snapshot.object.metadata.name))
+    for child in snapshot.children:
+        if ref(child) == at and isinstance(child, Secret) and is_controlled_by(child, snapshot.object):
+            return child.data.get(render.PASSWORD_KEY, b"")
+    return b""
+
+
+def _readiness(snapshot: Snapshot) -> Plan:
+    """The pods, as their StatefulSets tell of them; their changes bring us back."""
+    waits = []
+    for child in snapshot.children:
+        if isinstance(child, StatefulSet) and is_controlled_by(child, snapshot.object) and not is_ready(child):
+            is_database = ref(child) in _database_refs(snapshot.object)
+            what, reason = ("the database", "DatabaseNotReady") if is_database else ("slurmdbd", "SlurmdbdNotReady")
+            waits.append(Wait(reason=reason, message=f"{what} is not ready yet ({ref(child)})", on=ref(child)))
+    return Plan(waits=tuple(sorted(waits, key=lambda wait: wait.reason)))
+
+
+def is_ready(stateful_set: StatefulSet) -> bool:
+    status, wanted = stateful_set.status, stateful_set.spec.replicas or 0
+    current = status.observed_generation >= stateful_set.metadata.generation and status.updated_replicas >= wanted
+    return current and status.ready_replicas >= wanted
+
+
+def _database_refs(accounting: Accounting) -> frozenset[ObjectRef]:
+    name = names.database_name(accounting.metadata.name)
+    return frozenset(_ref(kind, accounting, name) for kind in ("Secret", "Service", "StatefulSet"))
+
+
+def _door_refs(accounting: Accounting) -> frozenset[ObjectRef]:
+    return frozenset({_ref("Service", accounting, names.accounting_name(accounting.metadata.name))})
+
+
+def _slurmdbd_refs(accounting: Accounting) -> frozenset[ObjectRef]:
+    name = names.accounting_name(accounting.metadata.name)
+    return frozenset(_ref(kind, accounting, name) for kind in ("Secret", "StatefulSet"))
+
+
+def _ref(kind: str, accounting: Accounting, name: str) -> ObjectRef:
+    return ObjectRef(kind, accounting.metadata.namespace, name)
