@@ -30,7 +30,7 @@ class RestClusters:
     def __init__(
         self, clock: Clock | None = None, *, transport: Callable[[Endpoint], Transport] = HttpTransport
     ) -> None:
-        self._clock, self._transport = clock or system_clock(), transport
+        self._clock, self._transport = clock, transport
         self._clients: Clients | None = None
         self._listeners: list[Callable[[str], None]] = []
 
@@ -71,7 +71,7 @@ class RestClusters:
 
     def _started(self) -> Clients:
         if self._clients is None:
-            self._clients = Clients(self._clock, transport=self._transport)
+            self._clients = Clients(self._clock or system_clock(), transport=self._transport)
             self._clients.subscribe(self._tell)
         return self._clients
 

@@ -1,0 +1,131 @@
+"""A NodeSet's world in a few words: `a_snapshot(a_worker(0), a_worker(1, jobs=(12,)), replicas=1)`."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from corral.engine import controller_reference
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.plan import FINALIZER
+from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec
+from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.parts import Ref
+from corral.kube.meta import EMPTY, ObjectMeta
+from corral.kube.models.core_v1 import Container, Pod, PodCondition, PodSpec, PodStatus
+from corral.slurm.facts import Observed, Unknown, View
+from corral.slurm.states import Phase, node_state
+from corral.slurm.values import Job, Node, Server
+
+NOW = datetime(2026, 11, 16, 2, 0, tzinfo=UTC)
+
+
+class NotSaid(Enum):
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = NotSaid.UNKNOWN
+OURS = "corral: scale-in of NodeSet lab/gpu"
+
+
+class AWorker(msgspec.Struct, frozen=True, kw_only=True):
+    pod: Pod | None
+    node: Node | None
+    jobs: tuple[Job, ...]
+    known: bool
+
+
+def a_nodeset(*, replicas: int = 1, deleted: bool = False, suspend: bool = False, **spec: object) -> NodeSet:
+    meta = ObjectMeta(
+        name="gpu",
+        namespace="lab",
+        uid="uid-gpu",
+        generation=3,
+        resource_version="7",
+        finalizers=(FINALIZER,),
+        deletion_timestamp=NOW if deleted else None,
+    )
+    given = {"controller_ref": Ref(name="slurm"), "replicas": replicas, "suspend": suspend, **spec}
+    return NodeSet(metadata=meta, spec=NodeSetSpec(**given))  # type: ignore[arg-type]
+
+
+def a_controller() -> Controller:
+    return Controller(metadata=ObjectMeta(name="slurm", namespace="lab", uid="uid-slurm"))
+
+
+SLURM: Final = a_controller()
+
+
+def a_worker(
+    ordinal: int,
+    *,
+    state: str = "IDLE+DYNAMIC_NORM",
+    reason: str = "",
+    jobs: Iterable[int] | NotSaid = (),
+    until: datetime | None = None,
+    registered: bool = True,
+    phase: str = "Running",
+    leaving: bool = False,
+    pod: bool = True,
+    cost: str = "",
+) -> AWorker:
+    name = f"gpu-{ordinal}"
+    node = Node(name=name, state=node_state(state.split("+")), reason=reason, features=("gpu",)) if registered else None
+    held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until) for number in jobs)
+    made = a_pod(name, phase=phase, leaving=leaving, cost=cost) if pod else None
+    return AWorker(pod=made, node=node, jobs=held, known=jobs is not UNKNOWN)
+
+
+def a_job(number: int, node: str, until: datetime | None = None) -> Job:
+    return Job(id=number, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,), end_at=until)
+
+
+def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str = "") -> Pod:
+    meta = ObjectMeta(
+        name=name,
+        namespace="lab",
+        uid=f"uid-{name}",
+        resource_version="5",
+        deletion_timestamp=NOW if leaving else None,
+        annotations={"controller.kubernetes.io/pod-deletion-cost": cost} if cost else EMPTY,
+        owner_references=(controller_reference(a_nodeset()),),
+    )
+    ready = PodCondition(type="Ready", status="True" if phase == "Running" else "False")
+    return Pod(
+        metadata=meta,
+        spec=PodSpec(containers=(Container(name="slurmd"),)),
+        status=PodStatus(phase=phase, conditions=(ready,)),
+    )
+
+
+def a_view(*workers: AWorker, age_s: float = 1.0) -> View:
+    """Unknown as soon as one worker's jobs are: a look is whole, or it is none."""
+    at = NOW - timedelta(seconds=age_s)
+    if not all(worker.known for worker in workers):
+        return Unknown(since_s=0.0, since=at, why="connection refused")
+    nodes = {worker.node.name: worker.node for worker in workers if worker.node}
+    jobs = {job.id: job for worker in workers for job in worker.jobs}
+    by_node = {worker.jobs[0].nodes[0]: worker.jobs for worker in workers if worker.jobs}
+    return Observed(
+        nodes=nodes, jobs=jobs, jobs_by_node=by_node, at_s=0.0, at=at, server=Server(api="v0.0.42", release="26.05")
+    )
+
+
+def a_snapshot(
+    *workers: AWorker,
+    replicas: int = 1,
+    deleted: bool = False,
+    suspend: bool = False,
+    controller: Controller | None = SLURM,
+    age_s: float = 1.0,
+) -> Snapshot:
+    return Snapshot(
+        object=a_nodeset(replicas=replicas, deleted=deleted, suspend=suspend),
+        now=NOW,
+        cluster="lab/slurm",
+        controller=controller,
+        pods=tuple(worker.pod for worker in workers if worker.pod),
+        slurm=a_view(*workers, age_s=age_s),
+    )

@@ -1,0 +1,197 @@
+"""What a NodeSet decides: a snapshot in, a plan out."""
+
+from datetime import UTC, datetime
+
+from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
+from corral.kinds.nodeset.calls import DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.plan import BURST_MAX, plan
+from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
+
+DRAINED = "IDLE+DRAIN"
+
+
+def made(decided: Plan) -> list[str]:
+    return [action.object.metadata.name for action in decided.actions if isinstance(action, Create)]
+
+
+def deleted(decided: Plan) -> list[str]:
+    return [action.target.name for action in decided.actions if isinstance(action, Delete)]
+
+
+def calls(decided: Plan) -> list[object]:
+    return [action.call for action in decided.actions if isinstance(action, Outside)]
+
+
+def drains(decided: Plan) -> list[str]:
+    return [call.node for call in calls(decided) if isinstance(call, Drain)]
+
+
+def reasons(decided: Plan) -> list[str]:
+    return [wait.reason for wait in decided.waits]
+
+
+# --- more workers
+
+
+def test_missing_workers_are_made_lowest_ordinal_first() -> None:
+    decided = plan(a_snapshot(a_worker(1), replicas=4))
+    assert made(decided) == ["gpu-0", "gpu-2", "gpu-3"]
+
+
+def test_no_more_than_a_burst_is_made_in_one_pass() -> None:
+    assert len(made(plan(a_snapshot(replicas=1000)))) == BURST_MAX
+
+
+def test_workers_that_are_all_there_leave_nothing_to_do() -> None:
+    assert plan(a_snapshot(a_worker(0), a_worker(1), replicas=2)) == Plan()
+
+
+def test_a_pod_that_is_ending_is_waited_for_and_not_made_twice() -> None:
+    decided = plan(a_snapshot(a_worker(0, leaving=True), replicas=1))
+    assert made(decided) == []
+    assert reasons(decided) == ["ChildBeingDeleted"]
+
+
+def test_a_pod_that_has_ended_is_replaced_even_while_slurm_does_not_answer() -> None:
+    decided = plan(a_snapshot(a_worker(0, phase="Failed", jobs=UNKNOWN), replicas=1))
+    assert deleted(decided) == ["gpu-0"]
+
+
+def test_workers_are_made_while_slurm_does_not_answer() -> None:
+    decided = plan(a_snapshot(a_worker(0, jobs=UNKNOWN), replicas=2))
+    assert made(decided) == ["gpu-1"]
+    assert reasons(decided) == ["SlurmUnreachable"]
+
+
+def test_a_ready_pod_that_slurm_does_not_know_is_waited_for() -> None:
+    assert reasons(plan(a_snapshot(a_worker(0, registered=False)))) == ["WorkersNotRegistered"]
+
+
+def test_without_its_controller_a_nodeset_waits_and_touches_nothing() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1), replicas=1, controller=None))
+    assert (decided.actions, reasons(decided)) == ((), ["ControllerMissing"])
+
+
+def test_a_suspended_nodeset_changes_nothing() -> None:
+    assert plan(a_snapshot(a_worker(0), a_worker(1), replicas=5, suspend=True)) == Plan()
+
+
+# --- fewer workers
+
+
+def test_scale_in_drains_with_a_reason_that_is_ours_before_anything_else() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1), replicas=1))
+    assert calls(decided) == [Drain(node="gpu-1", reason=OURS)]
+    assert deleted(decided) == []
+    assert any(isinstance(action, EmitEvent) for action in decided.actions)
+
+
+def test_a_draining_worker_is_waited_for_with_its_jobs_and_their_end() -> None:
+    until = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)
+    busy = a_worker(1, state="MIXED+DRAIN", reason=OURS, jobs=(12, 17), until=until)
+    decided = plan(a_snapshot(a_worker(0), busy, replicas=1))
+    assert decided.is_empty
+    (wait,) = decided.waits
+    assert str(wait) == "gpu-1: draining, jobs 12, 17 run until 2026-11-16T03:30Z at the latest (Draining)"
+
+
+def test_a_drained_worker_is_forgotten_by_slurm_and_then_its_pod_goes() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, state=DRAINED, reason=OURS), replicas=1))
+    forget, delete = decided.actions
+    assert isinstance(forget, Outside)
+    assert forget.call == DeleteNode(node="gpu-1")
+    assert isinstance(delete, Delete)
+    assert (delete.target.uid, delete.target.resource_version) == ("uid-gpu-1", "5")
+
+
+def test_a_drained_node_with_a_job_in_the_list_of_jobs_is_not_removed() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, state=DRAINED, reason=OURS, jobs=(5,)), replicas=1))
+    assert (decided.is_empty, reasons(decided)) == (True, ["Draining"])
+
+
+def test_an_old_answer_removes_nothing() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, state=DRAINED, reason=OURS), replicas=1, age_s=60))
+    assert (decided.actions, reasons(decided)) == ((), ["SlurmUnreachable"])
+
+
+def test_nothing_is_removed_or_drained_while_slurm_does_not_answer() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, jobs=UNKNOWN), replicas=0))
+    assert decided.actions == ()
+    assert "connection refused" in decided.waits[0].message
+
+
+def test_a_state_that_we_cannot_read_keeps_the_worker() -> None:
+    decided = plan(a_snapshot(a_worker(0, state="QUANTUM"), replicas=0))
+    assert (decided.actions, reasons(decided)) == ((), ["WorkerUnknown"])
+
+
+def test_idle_workers_go_before_busy_ones_whatever_their_ordinal() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, state="MIXED", jobs=(4,)), replicas=1))
+    assert drains(decided) == ["gpu-0"]
+
+
+def test_a_worker_that_slurm_does_not_know_goes_first_but_slurm_is_told_all_the_same() -> None:
+    decided = plan(a_snapshot(a_worker(0, registered=False), a_worker(1), replicas=1))
+    assert (calls(decided), deleted(decided)) == ([DeleteNode(node="gpu-0")], ["gpu-0"])
+
+
+def test_an_annotation_chooses_who_goes() -> None:
+    decided = plan(a_snapshot(a_worker(0, cost="-5"), a_worker(1), a_worker(2), replicas=2))
+    assert drains(decided) == ["gpu-0"]
+
+
+def test_a_worker_that_drains_already_stays_the_chosen_one() -> None:
+    draining = a_worker(0, state="ALLOCATED+DRAIN", reason=OURS, jobs=(1,))
+    assert drains(plan(a_snapshot(draining, a_worker(1), replicas=1))) == []
+
+
+def test_a_worker_that_may_stay_after_all_is_given_back() -> None:
+    draining = a_worker(1, state="ALLOCATED+DRAIN", reason=OURS, jobs=(1,))
+    decided = plan(a_snapshot(a_worker(0), draining, replicas=2))
+    assert calls(decided) == [Undrain(node="gpu-1")]
+
+
+def test_somebody_elses_drain_is_neither_lifted_nor_overwritten() -> None:
+    bad_dimm = a_worker(0, state="MIXED+DRAIN", reason="bad DIMM", jobs=(1,))
+    stays = plan(a_snapshot(bad_dimm, replicas=1))
+    leaves = plan(a_snapshot(bad_dimm, replicas=0))
+    assert stays.actions == leaves.actions == ()
+    assert "bad DIMM" in leaves.waits[0].message
+
+
+def test_a_node_without_a_pod_that_nobody_wants_is_drained_and_forgotten() -> None:
+    idle, drained = a_worker(7, pod=False, state="DOWN"), a_worker(8, pod=False, state="DOWN+DRAIN", reason=OURS)
+    decided = plan(a_snapshot(a_worker(0), idle, drained, replicas=1))
+    assert calls(decided) == [Drain(node="gpu-7", reason=OURS), DeleteNode(node="gpu-8")]
+
+
+# --- deletion
+
+
+def test_deletion_drains_every_worker_first() -> None:
+    decided = plan(a_snapshot(a_worker(0), a_worker(1, state="MIXED", jobs=(3,)), replicas=2, deleted=True))
+    assert drains(decided) == ["gpu-0", "gpu-1"]
+    assert deleted(decided) == []
+
+
+def test_deletion_ends_when_no_pod_and_no_node_is_left() -> None:
+    (leave,) = plan(a_snapshot(deleted=True)).actions
+    assert isinstance(leave, RemoveFinalizer)
+    assert "no pod and no Slurm node" in summary(leave)
+
+
+def test_deletion_waits_while_slurm_does_not_answer() -> None:
+    decided = plan(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True))
+    assert (decided.actions, reasons(decided)) == ((), ["SlurmUnreachable"])
+
+
+def test_deletion_ends_without_slurm_when_the_controller_is_gone() -> None:
+    decided = plan(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True, controller=None))
+    assert deleted(decided) == ["gpu-0"]
+    (leave,) = plan(a_snapshot(deleted=True, controller=None)).actions
+    assert isinstance(leave, RemoveFinalizer)
+
+
+def test_deletion_waits_for_pods_that_are_ending() -> None:
+    decided = plan(a_snapshot(a_worker(0, leaving=True, registered=False), deleted=True))
+    assert (decided.actions, reasons(decided)) == ((), ["PodsGoing"])

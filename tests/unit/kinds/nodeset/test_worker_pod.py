@@ -1,0 +1,77 @@
+"""One worker's pod, and the line by which its slurmd registers."""
+
+import pytest
+
+from corral.kinds import names
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.parts import PodTemplate
+from corral.kube.models.core_v1 import Pod
+from tests.unit.kinds.nodeset.builders import a_controller, a_nodeset
+
+
+def pod_of(nodeset: NodeSet, ordinal: int = 0) -> Pod:
+    return worker_pod(nodeset, a_controller(), ordinal)
+
+
+def env(pod: Pod) -> dict[str, str]:
+    return {one.name: one.value for one in pod.spec.containers[0].env}
+
+
+def with_limits(cpu: str, memory: str) -> dict[str, object]:
+    return {"resources": {"limits": {"cpu": cpu, "memory": memory}}}
+
+
+def test_pod_host_and_node_have_one_name_under_the_workers_service() -> None:
+    pod = pod_of(a_nodeset(ordinal_padding=3), 7)
+    assert (pod.metadata.name, pod.spec.hostname, pod.spec.subdomain) == ("gpu-007", "gpu-007", "slurm-workers")
+
+
+def test_slurmd_asks_the_controllers_service_for_its_configuration() -> None:
+    assert env(pod_of(a_nodeset()))["SLURM_CONF_SERVER"] == "slurm-controller.lab:6817"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "said"),
+    [
+        ("2", "1Gi", "Feature=gpu CPUs=2 RealMemory=960"),
+        ("1500m", "100Mi", "Feature=gpu CPUs=1 RealMemory=50"),
+        ("100m", "4G", "Feature=gpu CPUs=1 RealMemory=3750"),
+    ],
+)
+def test_slurm_may_give_away_what_the_container_has(cpu: str, memory: str, said: str) -> None:
+    assert env(pod_of(a_nodeset(slurmd=with_limits(cpu, memory))))["SLURM_NODE_CONF"] == said
+
+
+def test_what_is_not_limited_is_small_rather_than_the_whole_machine() -> None:
+    assert env(pod_of(a_nodeset()))["SLURM_NODE_CONF"] == "Feature=gpu CPUs=1 RealMemory=960"
+
+
+def test_the_users_words_about_the_node_win_and_their_features_are_added() -> None:
+    extra = "Weight=10 features=a100,fast CPUs=8 RealMemory=32000 Gres=gpu:2"
+    said = env(pod_of(a_nodeset(extra_conf=extra)))["SLURM_NODE_CONF"]
+    assert said == "Feature=gpu,a100,fast Weight=10 CPUs=8 RealMemory=32000 Gres=gpu:2"
+
+
+def test_shared_memory_is_half_of_the_workers_and_the_users_own_size_stays() -> None:
+    theirs = PodTemplate(spec={"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "8Gi"}}]})
+    ours, changed = pod_of(a_nodeset()), pod_of(a_nodeset(template=theirs))
+    sizes = [{v.name: v.empty_dir for v in pod.spec.volumes}["shm"] for pod in (ours, changed)]
+    assert [(s.medium, s.size_limit) for s in sizes if s] == [("Memory", "480Mi"), ("Memory", "8Gi")]
+
+
+def test_the_users_template_is_laid_over_and_cannot_take_our_labels() -> None:
+    theirs = PodTemplate(labels={"team": "physics", names.NODESET_LABEL: "x"}, spec={"nodeSelector": {"gpu": "yes"}})
+    pod = pod_of(a_nodeset(template=theirs, slurmd={"image": "mine:1"}))
+    assert pod.metadata.labels["team"] == "physics"
+    assert pod.metadata.labels[names.NODESET_LABEL] == "gpu"
+    assert (pod.spec.node_selector, pod.spec.containers[0].image) == ({"gpu": "yes"}, "mine:1")
+
+
+@pytest.mark.parametrize("nodeset", ["gpu", "a" * 63, "a" * 52 + "-b"])
+def test_a_workers_name_fits_a_host_name_and_tells_its_ordinal(nodeset: str) -> None:
+    name = names.worker_name(nodeset, 12, padding=9)
+    assert len(name) <= names.NAME_MAX
+    assert names.worker_ordinal(nodeset, name) == 12
+    assert names.worker_ordinal(nodeset, "other-12") is None
+    assert names.worker_ordinal(nodeset, nodeset) is None
