@@ -1,9 +1,7 @@
-"""Where the daemons of a Slurm cluster are reached, and what Slurm calls the cluster. Pure.
+"""Where the daemons of a Slurm cluster are reached. Pure.
 
 Names of Services are given with their namespace, so that they resolve from every namespace.
 """
-
-import re
 
 import msgspec
 
@@ -11,20 +9,10 @@ from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
 
-CLUSTER_NAME_MAX = 40
-
 
 class Endpoint(msgspec.Struct, frozen=True):
     host: str
     port: int
-
-
-def cluster_name(controller: Controller) -> str:
-    """Slurm's ClusterName: small letters, digits, dashes and underscores."""
-    meta = controller.metadata
-    return controller.spec.cluster_name or names.fitted(
-        re.sub("[^a-z0-9_-]", "-", f"{meta.namespace}_{meta.name}".lower()), length_max=CLUSTER_NAME_MAX
-    )
 
 
 def slurmctld(controller: Controller) -> Endpoint:

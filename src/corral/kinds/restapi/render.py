@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from corral.kinds import endpoints, names, overrides
 from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller.files import cluster_name
 from corral.kinds.controller.spec import Controller
 from corral.kinds.restapi.spec import RestApi
 from corral.kinds.workloads import (
@@ -43,7 +44,7 @@ SLURM_CONF = "slurm.conf"
 
 def slurm_conf(controller: Controller, accounting: Accounting | None) -> str:
     lines = [
-        setting("ClusterName", endpoints.cluster_name(controller)),
+        setting("ClusterName", cluster_name(controller)),
         setting("SlurmctldHost", endpoints.slurmctld_host(controller)),
         setting("SlurmctldPort", endpoints.slurmctld(controller).port),
         setting("SlurmUser", "slurm"),
