@@ -31,7 +31,7 @@ from corral.kube.transport import Request, Response, Socket, Stream
 from corral.kube.trouble import border
 
 CONNECT_S_MAX = 10.0
-READ_BUFFER_BYTES = 1 << 18
+READ_BUFFER_BYTES = 1 << 22  # more than comes while we gather: aiohttp may lose what it holds back when the peer closes
 PING_S = 30.0
 CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
