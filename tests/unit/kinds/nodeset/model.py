@@ -1,0 +1,140 @@
+"""Slurm and a kubelet in memory, as far as a NodeSet notices them, in virtual time.
+
+The model keeps what the law is about: `lost` names every job whose worker's pod ended under it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from corral.engine import OutsideFailed
+from corral.engine.clock import VIRTUAL_EPOCH
+from corral.kinds.nodeset.calls import Address, Call, DeleteNode, Drain, Undrain
+from corral.kube.models.core_v1 import Pod
+from corral.slurm.facts import Observed, Unknown, View
+from corral.slurm.states import Phase, node_state
+from corral.slurm.values import Job, Node, Server
+from corral.testing.apiserver import FakeApiServer
+
+CLUSTER = "lab/slurm"
+
+
+class ModelSlurm:
+    def __init__(self) -> None:
+        self.up = True
+        self.reasons: dict[str, str] = {}  # by node; empty: not drained
+        self.jobs: dict[int, str] = {}  # id -> node
+        self.lost: list[int] = []
+        self.done: list[Call] = []
+        self._told: list[Callable[[str], None]] = []
+
+    # --- what a NodeSet sees
+
+    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
+        assert cluster == CLUSTER
+        now_s = asyncio.get_running_loop().time()
+        if not self.up:
+            return Unknown(since_s=0.0, since=VIRTUAL_EPOCH, why="connection refused")
+        return Observed(
+            nodes={name: self._node(name) for name in self.reasons},
+            jobs={job.id: job for job in self._jobs()},
+            jobs_by_node={name: tuple(j for j in self._jobs() if name in j.nodes) for name in self.jobs.values()},
+            at_s=now_s,
+            at=VIRTUAL_EPOCH + timedelta(seconds=now_s),
+            server=Server(api="v0.0.42"),
+        )
+
+    async def perform(self, cluster: str, call: Call) -> None:
+        await asyncio.sleep(0.01)
+        if not self.up:
+            raise OutsideFailed("SlurmUnreachable", f"{cluster}: connection refused", retry_after_s=5.0)
+        self.done.append(call)
+        match call:
+            case Drain() if call.node in self.reasons:
+                self.reasons[call.node] = call.reason
+            case Undrain() if call.node in self.reasons:
+                self.reasons[call.node] = ""
+            case DeleteNode():
+                if call.node in self.jobs.values():
+                    raise OutsideFailed("NodeBusy", f"{call.node} is busy", retry_after_s=5.0)
+                self.reasons.pop(call.node, None)
+        self.changed()
+
+    def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:
+        self._told.append(told)
+        return lambda: self._told.remove(told)
+
+    async def close(self) -> None:
+        return None
+
+    # --- what happens in it
+
+    def changed(self) -> None:
+        for told in tuple(self._told):
+            told(CLUSTER)
+
+    def set_up(self, up: bool) -> None:
+        self.up = up
+        self.changed()
+
+    def register(self, node: str) -> None:
+        self.reasons.setdefault(node, "")
+        self.changed()
+
+    def start_job(self, number: int, node: str) -> None:
+        """As the scheduler does: only where no drain is."""
+        if self.reasons.get(node) == "":
+            self.jobs[number] = node
+            self.changed()
+
+    def end_job(self, number: int) -> None:
+        self.jobs.pop(number, None)
+        self.changed()
+
+    def lose(self, node: str) -> None:
+        """Its pod is gone: what ran there is dead."""
+        for number in [n for n, where in self.jobs.items() if where == node]:
+            self.lost.append(number)
+            self.end_job(number)
+
+    def _node(self, name: str) -> Node:
+        busy = "MIXED" if name in self.jobs.values() else "IDLE"
+        words = (busy, "DYNAMIC_NORM", *(("DRAIN",) if self.reasons[name] else ()))
+        return Node(name=name, state=node_state(words), reason=self.reasons[name], features=("gpu",))
+
+    def _jobs(self) -> list[Job]:
+        return [Job(id=n, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,)) for n, node in self.jobs.items()]
+
+
+class Kubelet:
+    """Starts pods, lets their slurmd register, ends what is deleted."""
+
+    def __init__(self, server: FakeApiServer, slurm: ModelSlurm) -> None:
+        self._server, self._slurm = server, slurm
+        server.extend(Pod, grace=lambda _pod, asked: 30 if asked is None else asked)
+
+    async def run(self) -> None:
+        registered: set[str] = set()  # by uid: a slurmd registers when it starts, and never again by itself
+        while True:
+            await asyncio.sleep(0.5)
+            for pod in self._server.all_of(Pod):
+                self._look_after(pod, registered)
+
+    def _look_after(self, pod: dict[str, Any], registered: set[str]) -> None:
+        meta, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
+        name, namespace = meta["name"], meta["namespace"]
+        if "deletionTimestamp" in meta:
+            if phase == "Running":
+                self._slurm.lose(name)
+            self._server.remove(Pod, name, namespace, grace_s=0)
+        elif phase == "Pending":
+            self.set_phase(name, "Running")
+        elif phase == "Running" and meta["uid"] not in registered and self._slurm.up:
+            registered.add(meta["uid"])
+            self._slurm.register(name)
+
+    def set_phase(self, name: str, phase: str) -> None:
+        ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
+        status = {"status": {"phase": phase, "conditions": [ready]}}
+        self._server.edit(Pod, name, "lab", merge=status, subresource="status")

@@ -1,0 +1,186 @@
+"""A whole NodeSet against the fake API server, with a kubelet and Slurm in memory, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from corral.engine.controller import AnyController
+from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.calls import DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.controller import controller
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.restapi.spec import RestApi
+from corral.kube.models.core_v1 import Pod
+from corral.testing.apiserver import ROUGH, FakeApiServer
+from corral.testing.operators import Operator, converged
+from tests.unit.kinds.nodeset.model import Kubelet, ModelSlurm
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+API = "slurm.corral.dev/v1alpha1"
+
+
+class World:
+    def __init__(self, seed: int = 1) -> None:
+        self.server = FakeApiServer(seed=seed, namespaces=("lab",))
+        for kind in (NodeSet, SlurmController, RestApi):
+            self.server.register(kind)
+        self.slurm = ModelSlurm()
+        self.kubelet = Kubelet(self.server, self.slurm)
+        self.operator = Operator(self.server, self.build, seed=seed)
+        self.server.add(manifest("Controller", "slurm"))
+
+    def build(self) -> AnyController:
+        return controller(self.slurm)
+
+    def scale(self, replicas: int) -> None:
+        self.server.edit(NodeSet, "gpu", "lab", merge={"spec": {"replicas": replicas}})
+
+    def pods(self) -> list[str]:
+        return sorted(pod["metadata"]["name"] for pod in self.server.all_of(Pod))
+
+    def status(self) -> dict[str, Any]:
+        found = self.server.get(NodeSet, "gpu", "lab")
+        assert found is not None
+        status: dict[str, Any] = found["status"]
+        return status
+
+    def condition(self, kind: str) -> dict[str, str]:
+        found: dict[str, str] = next(c for c in self.status()["conditions"] if c["type"] == kind)
+        return found
+
+    async def settled(self, within_s: float = 120.0) -> None:
+        await converged(self.server, self.build, within_s=within_s, quiet_s=15)
+
+
+def manifest(kind: str, name: str, **spec: object) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name, "namespace": "lab"}, "spec": spec}
+
+
+@asynccontextmanager
+async def a_world(replicas: int, *, seed: int = 1) -> AsyncIterator[World]:
+    world = World(seed)
+    world.server.add(manifest("NodeSet", "gpu", replicas=replicas, controllerRef={"name": "slurm"}))
+    kubelet = asyncio.create_task(world.kubelet.run())
+    operator = asyncio.create_task(world.operator.keep_running())
+    try:
+        await world.settled()
+        yield world
+    finally:
+        for task in (operator, kubelet):
+            task.cancel()
+        await asyncio.gather(operator, kubelet, return_exceptions=True)
+        await world.operator.crash()
+
+
+async def test_workers_come_register_and_are_ready() -> None:
+    async with a_world(3) as world:
+        assert world.pods() == ["gpu-0", "gpu-1", "gpu-2"]
+        assert (world.status()["idle"], world.status()["readyReplicas"]) == (3, 3)
+        assert world.condition("Ready")["status"] == "True"
+
+
+async def test_scale_in_takes_idle_workers_and_waits_for_the_job_of_a_busy_one() -> None:
+    async with a_world(3) as world:
+        world.slurm.start_job(12, "gpu-0")
+        world.scale(0)
+        await world.settled()
+        assert world.pods() == ["gpu-0"]
+        assert "job 12 runs" in world.condition("Ready")["message"]
+        world.slurm.end_job(12)
+        await world.settled()
+        assert (world.pods(), world.slurm.reasons, world.slurm.lost) == ([], {}, [])
+
+
+async def test_a_worker_that_may_stay_after_all_is_given_back() -> None:
+    async with a_world(1) as world:
+        world.slurm.start_job(12, "gpu-0")
+        world.scale(0)
+        await world.settled()
+        world.scale(1)
+        await world.settled()
+        assert [type(call) for call in world.slurm.done] == [Drain, Undrain]
+        assert world.condition("Ready")["status"] == "True"
+
+
+async def test_while_slurm_is_away_workers_are_made_and_healed_and_none_is_removed() -> None:
+    async with a_world(2) as world:
+        world.slurm.set_up(False)
+        world.kubelet.set_phase("gpu-1", "Failed")
+        world.scale(3)
+        await world.settled()
+        assert world.pods() == ["gpu-0", "gpu-1", "gpu-2"]
+        world.scale(1)
+        await world.settled()
+        assert world.pods() == ["gpu-0", "gpu-1", "gpu-2"]
+        assert world.condition("SlurmReachable")["status"] == "False"
+        world.slurm.set_up(True)
+        await world.settled()
+        assert len(world.pods()) == 1
+
+
+async def test_deletion_drains_waits_and_ends() -> None:
+    async with a_world(2) as world:
+        world.slurm.start_job(12, "gpu-1")
+        world.server.remove(NodeSet, "gpu", "lab")
+        await world.settled()
+        assert world.pods() == ["gpu-1"]
+        world.slurm.end_job(12)
+        await world.settled()
+        assert (world.pods(), world.server.all_of(NodeSet), world.slurm.reasons) == ([], [], {})
+        assert world.slurm.lost == []
+
+
+async def test_deletion_ends_when_the_controller_goes_even_if_slurm_is_away() -> None:
+    async with a_world(2) as world:
+        world.slurm.set_up(False)
+        world.server.remove(NodeSet, "gpu", "lab")
+        await world.settled()
+        assert len(world.pods()) == 2
+        world.server.remove(SlurmController, "slurm", "lab")
+        await world.settled()
+        assert (world.pods(), world.server.all_of(NodeSet)) == ([], [])
+
+
+async def test_a_node_is_forgotten_before_its_pod_goes() -> None:
+    async with a_world(2) as world:
+        world.scale(1)
+        await world.settled()
+        assert [type(call) for call in world.slurm.done] == [Drain, DeleteNode]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_job_is_lost_whatever_fails(seed: int) -> None:
+    """People scale, jobs come and go, Slurm goes away, the API server fails, the operator dies."""
+    luck = Random(seed)
+    async with a_world(3, seed=seed) as world:
+        world.server.faults = ROUGH
+        for number in range(60):
+            await asyncio.sleep(luck.uniform(0.1, 4.0))
+            await one_thing_happens(world, luck, number)
+        world.server.stop_faults()
+        world.slurm.set_up(True)
+        for job in list(world.slurm.jobs):
+            world.slurm.end_job(job)
+        world.scale(2)
+        await converged(world.server, world.build, within_s=900, quiet_s=120)
+        assert world.slurm.lost == []
+        assert (len(world.pods()), len(world.slurm.reasons)) == (2, 2)
+
+
+async def one_thing_happens(world: World, luck: Random, number: int) -> None:
+    match luck.randrange(6):
+        case 0:
+            world.scale(luck.randrange(6))
+        case 1 | 2 if world.slurm.reasons:
+            world.slurm.start_job(number, luck.choice(sorted(world.slurm.reasons)))
+        case 3 if world.slurm.jobs:
+            world.slurm.end_job(luck.choice(sorted(world.slurm.jobs)))
+        case 4:
+            world.slurm.set_up(luck.random() < 0.7)
+        case 5:
+            await world.operator.crash()
