@@ -30,6 +30,7 @@ from corral.kube.models.core_v1 import (
     ConfigMap,
     Container,
     ContainerPort,
+    EnvVar,
     PodTemplateSpec,
     Service,
     ServicePort,
@@ -40,6 +41,8 @@ from corral.slurm.config.text import setting, write
 
 COMPONENT = "slurmrestd"
 SLURM_CONF = "slurm.conf"
+# By itself slurmrestd leaves some of its namespaces, which needs privileges; the pod's are its own already.
+NO_NAMESPACES = "disable_unshare_sysv,disable_unshare_files"
 
 
 def slurm_conf(controller: Controller, accounting: Accounting | None) -> str:
@@ -91,6 +94,7 @@ def deployment(restapi: RestApi, version: str, conf: str) -> Deployment:
         name=COMPONENT,
         image=names.slurm_image(version),
         command=script("slurmrestd-run"),
+        env=(EnvVar(name="SLURMRESTD_SECURITY", value=NO_NAMESPACES),),
         ports=(ContainerPort(name=COMPONENT, container_port=names.SLURMRESTD_PORT, protocol="TCP"),),
         readiness_probe=answers_on(names.SLURMRESTD_PORT, period_s=2, failures_max=3),
         liveness_probe=answers_on(names.SLURMRESTD_PORT, period_s=10, failures_max=6),
