@@ -31,6 +31,7 @@ DIGEST_LENGTH = 16
 NODES_MAX = 4096  # of Slurm's MaxNodeCount; lowering it drops nodes, so it does not follow the replicas
 RESERVED = frozenset({"slurm.conf", "slurmdbd.conf", DIGEST_FILE, names.SLURM_KEY, names.JWT_KEY, "slurm.jwks"})
 CONFIG_DIR = "/etc/slurm"
+KEYS_DIR = "/etc/corral/keys"  # where the Secrets are mounted
 STATE_DIR = "/var/spool/slurmctld"
 
 
@@ -130,7 +131,7 @@ def _plugins(controller: Controller) -> Iterator[Line]:
     yield setting("CredType", "cred/slurm")
     yield setting("AuthInfo", "use_client_ids,cred_expire=120")
     yield setting("AuthAltTypes", "auth/jwt")
-    yield setting("AuthAltParameters", f"jwt_key={CONFIG_DIR}/{names.JWT_KEY}")
+    yield setting("AuthAltParameters", f"jwt_key={KEYS_DIR}/{names.JWT_KEY}")
     yield setting("SlurmctldParameters", ",".join(("enable_configless", *restarted, "idle_on_node_suspend")))
     yield setting("ProctrackType", "proctrack/linuxproc")
     yield setting("TaskPlugin", "task/none")

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from corral.kinds import names, overrides
-from corral.kinds.controller.files import CONFIG_DIR, DIGEST_FILE, STATE_DIR, Files
+from corral.kinds.controller.files import CONFIG_DIR, DIGEST_FILE, KEYS_DIR, STATE_DIR, Files
 from corral.kinds.controller.spec import Controller
 from corral.kinds.keys import jwt_key_of, slurm_key_of
 from corral.kinds.parts import GROUP
@@ -210,7 +210,7 @@ def _slurmctld(controller: Controller) -> Container:
         ),
         volume_mounts=(
             VolumeMount(name="config", mount_path="/etc/corral/config", read_only=True),
-            VolumeMount(name="keys", mount_path="/etc/corral/keys", read_only=True),
+            VolumeMount(name="keys", mount_path=KEYS_DIR, read_only=True),
             VolumeMount(name="etc-slurm", mount_path=CONFIG_DIR),
             VolumeMount(name="run-slurm", mount_path="/run/slurm"),
             VolumeMount(name="run-slurmctld", mount_path="/run/slurmctld"),
@@ -237,8 +237,8 @@ def _volumes(controller: Controller) -> Iterator[Volume]:
         ConfigMapProjection(name=chunk_name(config, number), optional=True if number else None)
         for number in range(CONFIG_MAPS_MAX)
     )
-    # Executable: scripts are among the files.
-    projected = ProjectedVolumeSource(default_mode=0o555, sources=tuple(VolumeProjection(config_map=m) for m in maps))
+    # Executable: scripts are among the files. Writable: copies keep the mode, and slurmctld's trial edits its own.
+    projected = ProjectedVolumeSource(default_mode=0o755, sources=tuple(VolumeProjection(config_map=m) for m in maps))
     yield Volume(name="config", projected=projected)
     slurm, jwt = slurm_key_of(controller), jwt_key_of(controller)
     keys = (
