@@ -165,6 +165,7 @@ class Passes:
         """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
         try:
             await self._past_barrier(key)
+            self.queue.cover(key)
             async with self._interruptible(self.controller.deadline_s):
                 snapshot = await self.controller.reconciler.observe(key, self._reader())
             if snapshot is None:
