@@ -12,11 +12,12 @@ from decimal import Decimal
 
 import msgspec
 
-from corral.kinds import names
+from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.keys import slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import pod_template
+from corral.kinds.workloads import KEYS, KEYS_FOLDER, mounted, script
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import (
     Container,
@@ -67,7 +68,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
             automount_service_account_token=False,
             enable_service_links=False,
             termination_grace_period_seconds=GRACE_S,
-            containers=(_slurmd(controller, namespace, version),),
+            containers=(_slurmd(controller, version),),
             volumes=_volumes(controller),
         ),
     )
@@ -94,20 +95,18 @@ def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
     return " ".join([*words, *(word for word in said if _key(word) not in _FEATURES)])
 
 
-def _slurmd(controller: Controller, namespace: str, version: str) -> Container:
-    cluster, external = controller.metadata.name, controller.spec.external
-    host = external.host if external else f"{names.controller_name(cluster)}.{namespace}"
-    port = external.port if external else names.SLURMCTLD_PORT
+def _slurmd(controller: Controller, version: str) -> Container:
+    at = endpoints.slurmctld(controller)
     return Container(
         name=CONTAINER,
         image=names.slurm_image(version),
-        command=("/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmd-run"),
-        env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{host}:{port}"),),
+        command=script("slurmd-run"),
+        env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{at.host}:{at.port}"),),
         ports=(ContainerPort(name=CONTAINER, container_port=names.SLURMD_PORT, protocol="TCP"),),
         readiness_probe=_probe(version),
         security_context=SecurityContext(run_as_user=0, run_as_group=0),
         volume_mounts=(
-            VolumeMount(name="keys", mount_path="/etc/corral/keys", read_only=True),
+            mounted(KEYS, KEYS_FOLDER),
             VolumeMount(name="spool", mount_path="/var/spool/slurmd"),
             VolumeMount(name="run", mount_path="/run/slurm"),
             VolumeMount(name="shm", mount_path="/dev/shm"),  # noqa: S108 - a mount of the worker's own
@@ -126,7 +125,7 @@ def _volumes(controller: Controller) -> tuple[Volume, ...]:
     key = slurm_key_of(controller)
     items = (KeyToPath(key=key.key, path=names.SLURM_KEY),)
     return (
-        Volume(name="keys", secret=SecretVolumeSource(secret_name=key.name, items=items, default_mode=0o400)),
+        Volume(name=KEYS, secret=SecretVolumeSource(secret_name=key.name, items=items, default_mode=0o400)),
         Volume(name="spool", empty_dir=EmptyDirVolumeSource()),
         Volume(name="run", empty_dir=EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
         Volume(name="shm", empty_dir=EmptyDirVolumeSource(medium="Memory")),
