@@ -11,8 +11,20 @@ from corral.kube.codec import encode
 from corral.kube.meta import Object
 
 
+class _Readable(yaml.SafeDumper):
+    """Texts of several lines are written as such."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _text)
+
+
 def as_yaml(objects: Iterable[Object]) -> str:
-    return yaml.safe_dump_all([msgspec.json.decode(encode(obj)) for obj in objects], sort_keys=True, width=120)
+    plain = [msgspec.json.decode(encode(obj)) for obj in objects]
+    return str(yaml.dump_all(plain, Dumper=_Readable, sort_keys=True, width=120))
 
 
 def assert_golden(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
 from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
-from corral.kube.meta import Object, ObjectRef, ref
+from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import Secret
 
@@ -30,7 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     object: Accounting
     now: datetime
     controllers: tuple[Controller, ...] = ()
-    secrets: Mapping[str, Secret] = {}
+    secrets: Mapping[str, Secret] = EMPTY
     children: tuple[Object, ...] = ()
     fresh_password: bytes = b""
 

@@ -32,7 +32,7 @@ from corral.kinds.workloads import (
     unprivileged_pod,
 )
 from corral.kube.meta import ObjectMeta
-from corral.kube.models.apps_v1 import StatefulSet, StatefulSetSpec
+from corral.kube.models.apps_v1 import StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec
 from corral.kube.models.core_v1 import (
     Container,
     ContainerPort,
@@ -191,6 +191,9 @@ def _stateful_set(
         service_name=metadata.name,
         selector=LabelSelector(match_labels=_labels(component, accounting)),
         template=template,
+        persistent_volume_claim_retention_policy=StatefulSetPersistentVolumeClaimRetentionPolicy(
+            when_deleted="Retain", when_scaled="Retain"
+        ),
         volume_claim_templates=(_claim(persistence),) if persistence is not None and makes_claim else (),
     )
     return StatefulSet(metadata=metadata, spec=spec)

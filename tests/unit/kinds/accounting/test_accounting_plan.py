@@ -1,0 +1,169 @@
+"""The Accounting's decision: what is made in which order, what is waited for, what is left alone meanwhile."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from corral.engine import Apply, Create, summary_lines
+from corral.engine.plan import as_data
+from corral.kinds.accounting.plan import Snapshot, plan
+from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database
+from corral.kinds.controller.spec import Controller, ControllerSpec
+from corral.kinds.parts import External, KeyRef, Ref
+from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.core_v1 import Secret
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STORAGE = Database(host="db.example.org", password_key_ref=KeyRef(name="db", key="pw"))
+
+
+def an_accounting(**spec: object) -> Accounting:
+    metadata = ObjectMeta(name="slurm", namespace="lab", uid="u1", generation=1)
+    return Accounting(metadata=metadata, spec=AccountingSpec(**spec))  # type: ignore[arg-type]
+
+
+def a_controller(name: str = "slurm", **spec: object) -> Controller:
+    spec = {"accounting_ref": Ref(name="slurm"), **spec}
+    return Controller(metadata=ObjectMeta(name=name, namespace="lab"), spec=ControllerSpec(**spec))  # type: ignore[arg-type]
+
+
+def a_secret(name: str, **data: bytes) -> Secret:
+    return Secret(
+        metadata=ObjectMeta(name=name, namespace="lab"), data={k.replace("_", "."): v for k, v in data.items()}
+    )
+
+
+KEYS = {
+    "slurm-auth-slurm": a_secret("slurm-auth-slurm", slurm_key=b"s" * 1024),
+    "slurm-auth-jwt": a_secret("slurm-auth-jwt", jwt_key=b"j" * 32),
+}
+
+
+def seen(
+    accounting: Accounting,
+    *,
+    controllers: tuple[Controller, ...] = (a_controller(),),
+    secrets: Mapping[str, Secret] = KEYS,
+    there: tuple[Object, ...] = (),
+) -> Snapshot:
+    return Snapshot(
+        object=accounting,
+        now=NOW,
+        controllers=controllers,
+        secrets=secrets,
+        children=there,
+        fresh_password=b"fresh-password",
+    )
+
+
+def made_by(snapshot: Snapshot) -> tuple[Object, ...]:
+    """The world after the snapshot's plan, as far as the plan makes things."""
+    actions = plan(snapshot).actions
+    return (*snapshot.children, *(action.object for action in actions if isinstance(action, Create | Apply)))
+
+
+def reasons(snapshot: Snapshot) -> list[str]:
+    return [wait.reason for wait in plan(snapshot).waits]
+
+
+def test_the_database_and_the_door_are_made_first() -> None:
+    assert [line.split(":")[0] for line in summary_lines(plan(seen(an_accounting())))][:4] == [
+        "create Secret lab/slurm-database",
+        "create Service lab/slurm-database",
+        "create StatefulSet lab/slurm-database",
+        "create Service lab/slurm-accounting",
+    ]
+
+
+def test_slurmdbd_gets_the_password_that_the_server_has_and_not_the_one_thought_of() -> None:
+    first = seen(an_accounting())
+    assert reasons(first) == ["PasswordMissing"]
+
+    second = msgspec.structs.replace(first, children=made_by(first), fresh_password=b"another")
+    conf = [o for o in made_by(second) if isinstance(o, Secret) and o.metadata.name == "slurm-accounting"]
+    assert b"StoragePass=fresh-password\n" in conf[0].data["slurmdbd.conf"]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (seen(an_accounting(), controllers=()), "NoController"),
+        (seen(an_accounting(), secrets={}), "SecretMissing"),
+        (seen(an_accounting(), secrets={**KEYS, "slurm-auth-jwt": a_secret("slurm-auth-jwt")}), "SecretMissing"),
+        (seen(an_accounting(), controllers=(a_controller(), a_controller("other"))), "KeysDiffer"),
+        (seen(an_accounting(storage=STORAGE)), "SecretMissing"),
+        (seen(an_accounting(storage=STORAGE), secrets={**KEYS, "db": a_secret("db", pw=b"\xff")}), "ConfigRefused"),
+        (
+            seen(
+                an_accounting(storage=STORAGE, extra_conf="Nonsense"), secrets={**KEYS, "db": a_secret("db", pw=b"x")}
+            ),
+            "ConfigRefused",
+        ),
+        (
+            seen(
+                an_accounting(storage=STORAGE, slurmdbd={"image": 1}), secrets={**KEYS, "db": a_secret("db", pw=b"x")}
+            ),
+            "BadOverride",
+        ),
+    ],
+    ids=[
+        "no controller",
+        "no secret",
+        "no key",
+        "different keys",
+        "no password",
+        "no text",
+        "bad line",
+        "bad override",
+    ],
+)
+def test_slurmdbd_waits_with_a_reason(snapshot: Snapshot, reason: str) -> None:
+    assert reasons(snapshot) == [reason]
+
+
+def test_what_runs_goes_on_while_something_is_missing() -> None:
+    first = seen(an_accounting())
+    second = msgspec.structs.replace(first, children=made_by(first))
+    running = msgspec.structs.replace(second, children=made_by(second))
+    assert not plan(running).actions
+
+    assert not plan(msgspec.structs.replace(running, secrets={})).actions
+    assert not plan(msgspec.structs.replace(running, controllers=())).actions
+
+
+def test_own_keys_need_no_controller() -> None:
+    refs = {"slurm_key_ref": KeyRef(name="k", key="slurm"), "jwt_key_ref": KeyRef(name="k", key="jwt")}
+    secrets = {"k": a_secret("k", slurm=b"s", jwt=b"j"), "db": a_secret("db", pw=b"secret\n")}
+    decided = plan(seen(an_accounting(storage=STORAGE, **refs), controllers=(), secrets=secrets))
+
+    assert [line.split(":")[0] for line in summary_lines(decided)] == [
+        "create Service lab/slurm-accounting",
+        "create Secret lab/slurm-accounting",
+        "create StatefulSet lab/slurm-accounting",
+    ]
+
+
+def test_slurmdbd_elsewhere_needs_nothing_here() -> None:
+    running = made_by(seen(an_accounting()))
+    elsewhere = an_accounting(external=External(host="dbd.example.org", port=6819))
+
+    assert not plan(seen(elsewhere)).actions
+    deleted = summary_lines(plan(seen(elsewhere, there=running)))
+    assert all(line.startswith("delete ") for line in deleted)
+    assert len(deleted) == len(running)
+
+
+def test_no_secret_is_in_the_texts_of_a_plan() -> None:
+    storage = {**KEYS, "db": a_secret("db", pw=b"hunter2-password")}
+    decided = plan(seen(an_accounting(storage=STORAGE), secrets=storage))
+
+    assert "hunter2" not in str(as_data(decided)) + "".join(summary_lines(decided))
+
+
+def test_a_suspended_or_deleted_accounting_is_left_alone() -> None:
+    going = msgspec.structs.replace(an_accounting().metadata, deletion_timestamp=NOW)
+
+    assert plan(seen(an_accounting(suspend=True))).is_empty
+    assert plan(seen(msgspec.structs.replace(an_accounting(), metadata=going))).is_empty
