@@ -79,8 +79,10 @@ class Passes:
         self._stopping = ""
         self._log = logger(controller=controller.name)
         metrics.add_controller(controller.name, controller.workers)
-        if isinstance(controller.reconciler, UsesClient):
-            controller.reconciler.use(client)
+        reconciler = controller.reconciler
+        self._acts_outside = reconciler if isinstance(reconciler, Performer) else None
+        if isinstance(reconciler, UsesClient):
+            reconciler.use(client)
         for watch in controller.watched:
             self._connect(watch, informers.of(watch.kind, watch.where, optional=watch.optional))
 
@@ -217,10 +219,8 @@ class Passes:
         return await self._report(key, snapshot, await act(plan, actor, target(obj)))
 
     def _performer(self, snapshot: Any) -> Perform:
-        reconciler = self.controller.reconciler
-        if not isinstance(reconciler, Performer):
-            return performs_nothing
-        return lambda call: reconciler.perform(call, snapshot)
+        performer = self._acts_outside
+        return performs_nothing if performer is None else lambda call: performer.perform(call, snapshot)
 
     async def _report(self, key: Key, snapshot: Any, outcome: Outcome) -> Outcome:
         """Write the status if it says something new. Failing to is a problem only if there was no other.
@@ -312,12 +312,10 @@ class Passes:
         self._tell(self.controller.name, event)
 
     def _reader(self) -> StoreReader:
-        return StoreReader(
-            self.controller,
-            self._stores,
-            self._clock.wall(),
-            absent=frozenset(kind for kind, informer in self._informers.items() if informer.is_absent),
-        )
+        return StoreReader(self.controller, self._stores, self._clock.wall(), is_absent=self._is_absent)
+
+    def _is_absent(self, kind: type[Object]) -> bool:
+        return self._informers[kind].is_absent
 
     @asynccontextmanager
     async def _interruptible(self, within_s: float) -> AsyncIterator[None]:

@@ -132,7 +132,7 @@ async def _read_now(client: Client, controller: AnyController, now: datetime) ->
                 raise
             stores[watch.kind] = new_store(watch.kind, indexes=index_functions(controller, watch.kind))[0]
             absent.add(watch.kind)
-    return StoreReader(controller, stores, now, absent=frozenset(absent))
+    return StoreReader(controller, stores, now, is_absent=absent.__contains__)
 
 
 async def _check_accepted(client: Client, manifest: Object) -> None:

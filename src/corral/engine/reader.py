@@ -5,7 +5,7 @@ did. `OverlayReader` shows what would be read if a manifest had been applied; th
 because `observe` reads Kubernetes through nothing else.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -36,12 +36,17 @@ class StoreReader:
     """A Reader over the stores of the kinds that one controller declares."""
 
     def __init__(
-        self, controller: AnyController, stores: Stores, now: datetime, *, absent: frozenset[type[Object]] = frozenset()
+        self,
+        controller: AnyController,
+        stores: Stores,
+        now: datetime,
+        *,
+        is_absent: Callable[[type[Object]], bool] = lambda _kind: False,
     ) -> None:
         self._controller = controller
         self._stores = stores
         self._now = now
-        self._absent = absent
+        self._is_absent = is_absent
 
     @property
     def now(self) -> datetime:
@@ -70,7 +75,7 @@ class StoreReader:
 
     def serves(self, kind: type[Object]) -> bool:
         self._store(kind)
-        return kind not in self._absent
+        return not self._is_absent(kind)
 
     def _store(self, kind: type[T]) -> Store[T]:
         store = self._stores.get(kind)
