@@ -22,13 +22,13 @@ class Undrain(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
-class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
     """slurmctld refuses while a job holds the node: the one check that nothing can overtake."""
 
     node: str
 
 
-Call: TypeAlias = Drain | Undrain | DeleteNode
+Call: TypeAlias = Drain | Undrain | Forget
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from corral.engine import Controller, Key, KindController, Outcome, OutsideFaile
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
-from corral.kinds.nodeset.calls import Address, DeleteNode, Drain, SlurmClusters, Undrain
+from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
 from corral.kinds.nodeset.plan import FINALIZER, plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
@@ -53,7 +53,7 @@ class NodeSetReconciler:
         return plan(snapshot)
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
-        if not isinstance(call, Drain | Undrain | DeleteNode):
+        if not isinstance(call, Drain | Undrain | Forget):
             raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
         await self._slurm.perform(snapshot.cluster, call)
 

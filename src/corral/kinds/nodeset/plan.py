@@ -14,6 +14,7 @@ with a reason that is not ours is neither lifted nor overwritten.
 The exception is a NodeSet that is deleted after its Controller: there is nobody left to ask, and nothing to lose.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from corral.engine import (
@@ -29,7 +30,7 @@ from corral.engine import (
     children,
     target,
 )
-from corral.kinds.nodeset.calls import REASON_PREFIX, Call, DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget, Undrain
 from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
 from corral.kinds.overrides import BadOverride
@@ -155,7 +156,7 @@ def _drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]
 def _forgotten(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     """The node first, the pod directly after it."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, and no job holds it"
-    forget = _call(snapshot, DeleteNode(node=worker.name), "WorkerLeaves", proof)
+    forget = _call(snapshot, Forget(node=worker.name), "WorkerLeaves", proof)
     if worker.pod is None or worker.is_leaving:
         return (forget,)
     return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
@@ -182,11 +183,16 @@ def _jobs_text(jobs: Sequence[Job]) -> str:
     """`jobs 12, 17 run until 2026-11-16T02:25Z`: the last of them, by its time limit."""
     if not jobs:
         return "no job is known to run"
-    ends = [job.end_at for job in jobs]
-    known = [end for end in ends if end is not None]
-    until = f" until {max(known):%Y-%m-%dT%H:%MZ} at the latest" if known and len(known) == len(ends) else ""
     some = _some([str(job.id) for job in jobs])
-    return f"job {some} runs{until}" if len(jobs) == 1 else f"jobs {some} run{until}"
+    return f"job {some} runs{_until(jobs)}" if len(jobs) == 1 else f"jobs {some} run{_until(jobs)}"
+
+
+def _until(jobs: Sequence[Job]) -> str:
+    """Slurm gives a job without a limit an end a year ahead, which is nobody's plan."""
+    if any(job.time_limit_s == math.inf for job in jobs):
+        return " without a time limit"
+    ends = [job.end_at for job in jobs if job.end_at is not None]
+    return f" until {max(ends):%Y-%m-%dT%H:%MZ} at the latest" if len(ends) == len(jobs) else ""
 
 
 def _unanswered(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:

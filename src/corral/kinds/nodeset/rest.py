@@ -7,7 +7,7 @@ set or lifted: one that somebody else has set meanwhile is left alone.
 from collections.abc import Callable
 
 from corral.engine import Clock, OutsideFailed, system_clock
-from corral.kinds.nodeset.calls import REASON_PREFIX, Address, Call, DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.calls import REASON_PREFIX, Address, Call, Drain, Forget, Undrain
 from corral.slurm.clients import Clients
 from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable
 from corral.slurm.facts import NotAsked, View
@@ -88,7 +88,7 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
         case Undrain():
             if _has_our_drain(await client.node(call.node)):
                 await client.undrain(call.node)
-        case DeleteNode():
+        case Forget():
             await client.delete_node(call.node)
 
 

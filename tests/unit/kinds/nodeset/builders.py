@@ -65,6 +65,7 @@ def a_worker(
     reason: str = "",
     jobs: Iterable[int] | NotSaid = (),
     until: datetime | None = None,
+    limit_s: float | None = None,
     registered: bool = True,
     phase: str = "Running",
     leaving: bool = False,
@@ -73,13 +74,13 @@ def a_worker(
 ) -> AWorker:
     name = f"gpu-{ordinal}"
     node = Node(name=name, state=node_state(state.split("+")), reason=reason, features=("gpu",)) if registered else None
-    held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until) for number in jobs)
+    held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until, limit_s) for number in jobs)
     made = a_pod(name, phase=phase, leaving=leaving, cost=cost) if pod else None
     return AWorker(pod=made, node=node, jobs=held, known=jobs is not UNKNOWN)
 
 
-def a_job(number: int, node: str, until: datetime | None = None) -> Job:
-    return Job(id=number, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,), end_at=until)
+def a_job(number: int, node: str, until: datetime | None = None, limit_s: float | None = None) -> Job:
+    return Job(id=number, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,), end_at=until, time_limit_s=limit_s)
 
 
 def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str = "") -> Pod:

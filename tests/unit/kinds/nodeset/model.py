@@ -10,7 +10,7 @@ from typing import Any
 
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
-from corral.kinds.nodeset.calls import Address, Call, DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Undrain
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
@@ -55,7 +55,7 @@ class ModelSlurm:
                 self.reasons[call.node] = call.reason
             case Undrain() if call.node in self.reasons:
                 self.reasons[call.node] = ""
-            case DeleteNode():
+            case Forget():
                 if call.node in self.jobs.values():
                     raise OutsideFailed("NodeBusy", f"{call.node} is busy", retry_after_s=5.0)
                 self.reasons.pop(call.node, None)

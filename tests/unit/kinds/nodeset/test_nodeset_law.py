@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.engine import Delete, Outside
-from corral.kinds.nodeset.calls import REASON_PREFIX, DeleteNode
+from corral.kinds.nodeset.calls import REASON_PREFIX, Forget
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.workers import Snapshot
 from corral.slurm.facts import Observed
@@ -67,7 +67,7 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
         assert worker.jobs == ()
         before = actions[number - 1]
         assert isinstance(before, Outside)
-        assert before.call == DeleteNode(node=action.target.name)
+        assert before.call == Forget(node=action.target.name)
 
 
 @given(snapshots())
@@ -76,7 +76,7 @@ def test_no_call_goes_to_slurm_that_does_not_answer_and_none_touches_a_foreign_d
 ) -> None:
     snapshot, found = drawn
     for action in plan(snapshot).actions:
-        if not isinstance(action, Outside) or isinstance(action.call, DeleteNode):
+        if not isinstance(action, Outside) or isinstance(action.call, Forget):
             continue
         assert isinstance(snapshot.slurm, Observed)
         node = found[action.subject.removeprefix("node ")].node

@@ -10,7 +10,7 @@ import pytest
 
 from corral.engine.controller import AnyController
 from corral.kinds.controller.spec import Controller as SlurmController
-from corral.kinds.nodeset.calls import DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
@@ -150,7 +150,7 @@ async def test_a_node_is_forgotten_before_its_pod_goes() -> None:
     async with a_world(2) as world:
         world.scale(1)
         await world.settled()
-        assert [type(call) for call in world.slurm.done] == [Drain, DeleteNode]
+        assert [type(call) for call in world.slurm.done] == [Drain, Forget]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,9 +1,10 @@
 """What a NodeSet decides: a snapshot in, a plan out."""
 
+import math
 from datetime import UTC, datetime
 
 from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
-from corral.kinds.nodeset.calls import DeleteNode, Drain, Undrain
+from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.plan import BURST_MAX, plan
 from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
 
@@ -95,11 +96,17 @@ def test_a_draining_worker_is_waited_for_with_its_jobs_and_their_end() -> None:
     assert str(wait) == "gpu-1: draining, jobs 12, 17 run until 2026-11-16T03:30Z at the latest (Draining)"
 
 
+def test_a_job_without_a_time_limit_is_said_to_have_none() -> None:
+    busy = a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(12,), limit_s=math.inf)
+    (wait,) = plan(a_snapshot(busy, replicas=0)).waits
+    assert wait.message == "gpu-0: draining, job 12 runs without a time limit"
+
+
 def test_a_drained_worker_is_forgotten_by_slurm_and_then_its_pod_goes() -> None:
     decided = plan(a_snapshot(a_worker(0), a_worker(1, state=DRAINED, reason=OURS), replicas=1))
     forget, delete = decided.actions
     assert isinstance(forget, Outside)
-    assert forget.call == DeleteNode(node="gpu-1")
+    assert forget.call == Forget(node="gpu-1")
     assert isinstance(delete, Delete)
     assert (delete.target.uid, delete.target.resource_version) == ("uid-gpu-1", "5")
 
@@ -132,7 +139,7 @@ def test_idle_workers_go_before_busy_ones_whatever_their_ordinal() -> None:
 
 def test_a_worker_that_slurm_does_not_know_goes_first_but_slurm_is_told_all_the_same() -> None:
     decided = plan(a_snapshot(a_worker(0, registered=False), a_worker(1), replicas=1))
-    assert (calls(decided), deleted(decided)) == ([DeleteNode(node="gpu-0")], ["gpu-0"])
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
 
 
 def test_an_annotation_chooses_who_goes() -> None:
@@ -162,7 +169,7 @@ def test_somebody_elses_drain_is_neither_lifted_nor_overwritten() -> None:
 def test_a_node_without_a_pod_that_nobody_wants_is_drained_and_forgotten() -> None:
     idle, drained = a_worker(7, pod=False, state="DOWN"), a_worker(8, pod=False, state="DOWN+DRAIN", reason=OURS)
     decided = plan(a_snapshot(a_worker(0), idle, drained, replicas=1))
-    assert calls(decided) == [Drain(node="gpu-7", reason=OURS), DeleteNode(node="gpu-8")]
+    assert calls(decided) == [Drain(node="gpu-7", reason=OURS), Forget(node="gpu-8")]
 
 
 # --- deletion
