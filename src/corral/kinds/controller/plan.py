@@ -239,7 +239,7 @@ def _announced(snapshot: Snapshot, files: Files | None) -> Plan:
     ]
     if not sentences:
         return NOTHING
-    message = f"slurmctld restarts; running jobs go on. {'; '.join(sentences)}"
+    message = f"slurmctld is restarted for it. {'; '.join(sentences)}"
     return Plan(actions=(EmitEvent(regarding=target(snapshot.object), reason="RestartNeeded", message=message),))
 
 

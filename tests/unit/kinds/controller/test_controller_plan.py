@@ -1,0 +1,284 @@
+"""What is decided about a Controller: what is made and in which order, what is waited for, what is delivered."""
+
+import msgspec
+import pytest
+
+from corral.engine import Apply, Create, EmitEvent, Outside, Patch, Plan
+from corral.engine.reconciler import Outcome, Problem, Result
+from corral.kinds.controller.objects import CONFIG_MAP_BYTES_MAX, DELIVERED, RESTART
+from corral.kinds.controller.plan import ApplyConfig, Snapshot, plan
+from corral.kinds.controller.spec import Controller
+from corral.kinds.controller.status import status
+from corral.kinds.parts import External, KeyRef, Ref
+from corral.kube.models.apps_v1 import StatefulSet
+from corral.kube.models.core_v1 import ConfigMap, Secret
+from tests.unit.kinds.controller.builders import (
+    a_config_map,
+    a_controller,
+    a_pod,
+    a_secret,
+    a_snapshot,
+    made_by,
+    running,
+    settled,
+)
+
+
+def changed(snapshot: Snapshot, **spec: object) -> Snapshot:
+    """The same cluster after the user has changed the spec."""
+    controller = snapshot.object
+    return msgspec.structs.replace(
+        snapshot,
+        object=msgspec.structs.replace(controller, spec=msgspec.structs.replace(controller.spec, **spec)),
+    )
+
+
+def steps(decided: Plan) -> list[str]:
+    return [
+        f"{action.object.resource.kind}/{action.object.metadata.name}"
+        if isinstance(action, Create | Apply)
+        else type(action).__name__
+        for action in decided.actions
+    ]
+
+
+def reasons(decided: Plan) -> list[str]:
+    return [wait.reason for wait in decided.waits]
+
+
+def test_the_steps_come_in_order_services_keys_files_stateful_set() -> None:
+    decided = plan(a_snapshot())
+
+    assert steps(decided) == [
+        "Service/demo-controller",
+        "Service/demo-workers",
+        "Secret/demo-auth-slurm",
+        "Secret/demo-auth-jwt",
+        "ConfigMap/demo-config",
+        "StatefulSet/demo-controller",
+    ]
+    assert reasons(decided) == ["SlurmctldStarting"]
+
+
+def test_a_cluster_in_which_all_is_done_has_an_empty_plan() -> None:
+    assert plan(settled()) == Plan()
+
+
+def test_keys_are_made_once_and_never_overwritten() -> None:
+    other_keys = msgspec.structs.replace(settled(), fresh_keys=a_snapshot().fresh_keys.__class__(b"x", b"y"))
+
+    assert plan(other_keys) == Plan()
+    assert [type(a).__name__ for a in plan(a_snapshot()).actions if isinstance(getattr(a, "object", None), Secret)] == [
+        "Create",
+        "Create",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("controller", "reason", "says"),
+    [
+        pytest.param(
+            a_controller(accounting_ref=Ref(name="acct")), "AccountingMissing", "Accounting lab/acct", id="accounting"
+        ),
+        pytest.param(
+            a_controller(config_file_refs=(Ref(name="files"),)), "ReferenceMissing", "ConfigMap lab/files", id="files"
+        ),
+        pytest.param(
+            a_controller(slurm_key_ref=KeyRef(name="mine", key="k")), "KeyMissing", "Secret lab/mine", id="a key"
+        ),
+    ],
+)
+def test_what_is_referred_to_and_missing_is_waited_for_by_name(controller: Controller, reason: str, says: str) -> None:
+    decided = plan(a_snapshot(controller))
+
+    assert reason in reasons(decided)
+    assert says in " ".join(wait.message for wait in decided.waits)
+    assert "Service/demo-controller" in steps(decided)
+    assert "StatefulSet/demo-controller" not in steps(decided)
+
+
+def test_a_reference_that_goes_takes_nothing_away() -> None:
+    files = a_config_map("files", job_submit_lua="return 0")
+    before = settled(a_controller(config_file_refs=(Ref(name="files"),)), config_maps={"files": files})
+    decided = plan(msgspec.structs.replace(before, config_maps={}))
+
+    assert decided.actions == ()
+    assert reasons(decided) == ["ReferenceMissing"]
+
+
+def test_a_wrong_configuration_is_not_delivered_and_the_last_good_one_stays() -> None:
+    decided = plan(changed(settled(), extra_conf="MinJobAg=2"))
+
+    assert decided.actions == ()
+    assert [(wait.reason, wait.stalled) for wait in decided.waits] == [("ConfigInvalid", True)]
+    assert "spec.extraConf: line 1: MinJobAg is no key" in decided.waits[0].message
+    assert "the last good configuration stays" in decided.waits[0].message
+
+
+def test_a_wrong_first_configuration_starts_nothing() -> None:
+    decided = plan(a_snapshot(a_controller(extra_conf="MinJobAg=2")))
+
+    assert "StatefulSet/demo-controller" not in steps(decided)
+    assert "slurmctld is not started" in decided.waits[0].message
+
+
+def test_a_changed_configuration_is_delivered_in_place() -> None:
+    decided = plan(changed(settled(), extra_conf="MinJobAge=2"))
+
+    assert steps(decided) == ["ConfigMap/demo-config", "Patch", "Outside"]
+    delivery = decided.actions[-1]
+    assert isinstance(delivery, Outside)
+    assert isinstance(delivery.call, ApplyConfig)
+    assert delivery.call.pod == "demo-controller-0"
+    assert "in effect after a reconfigure; jobs go on" in delivery.message
+    patch = decided.actions[1]
+    assert isinstance(patch, Patch)
+    assert patch.merge == {"metadata": {"annotations": {DELIVERED: delivery.call.digest}}}
+
+
+def test_many_changes_at_once_are_one_delivery() -> None:
+    decided = plan(changed(settled(), extra_conf="MinJobAge=2\nTreeWidth=7\nPartitionName=x Nodes=ALL"))
+
+    assert [step for step in steps(decided) if step == "Outside"] == ["Outside"]
+
+
+def test_a_key_that_needs_a_restart_gets_one_announced() -> None:
+    before = settled()
+    decided = plan(changed(before, extra_conf="CommunicationParameters=EnableIPv6"))
+
+    assert steps(decided) == ["EmitEvent", "ConfigMap/demo-config", "StatefulSet/demo-controller"]
+    told = decided.actions[0]
+    assert isinstance(told, EmitEvent)
+    assert "because of CommunicationParameters" in told.message
+    assert reasons(decided) == ["SlurmctldRestarting"]
+
+
+def test_a_restart_is_not_lost_when_only_the_files_were_written() -> None:
+    before = settled()
+    wanted = changed(before, extra_conf="CommunicationParameters=EnableIPv6")
+    written = [one for one in made_by(plan(wanted)) if isinstance(one, ConfigMap)]
+    kept = [one for one in before.children if not isinstance(one, ConfigMap)]
+    crashed = msgspec.structs.replace(wanted, children=(*kept, *written))
+
+    assert steps(plan(crashed)) == ["StatefulSet/demo-controller"]
+
+
+def test_after_the_restart_all_is_done_and_later_changes_do_not_restart_again() -> None:
+    before = settled()
+    wanted = changed(before, extra_conf="CommunicationParameters=EnableIPv6")
+    made = {type(one): one for one in made_by(plan(wanted))}
+    files, daemon = made[ConfigMap], made[StatefulSet]
+    mark = files.metadata.annotations[RESTART]
+    kept = [one for one in before.children if not isinstance(one, ConfigMap | StatefulSet)]
+    done = msgspec.structs.replace(
+        wanted,
+        children=(*kept, files, daemon),
+        pod=a_pod(wanted.object, annotations={RESTART: mark}),
+        running=running(mark),
+    )
+
+    assert plan(done) == Plan()
+    later = plan(changed(done, extra_conf="CommunicationParameters=EnableIPv6\nMinJobAge=2"))
+    assert steps(later) == ["ConfigMap/demo-config", "Patch", "Outside"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        pytest.param({"pod": None}, "SlurmctldStarting", id="no pod"),
+        pytest.param({"pod": a_pod(a_controller(), ready=False)}, "SlurmctldStarting", id="not ready"),
+        pytest.param({"running": None}, "StateUnknown", id="it does not say what it runs"),
+    ],
+)
+def test_nothing_is_delivered_while_it_is_unknown_what_runs(seen: dict[str, object], reason: str) -> None:
+    decided = plan(msgspec.structs.replace(changed(settled(), extra_conf="MinJobAge=2"), **seen))
+
+    assert reasons(decided) == [reason]
+    assert steps(decided) == ["ConfigMap/demo-config"]
+
+
+def test_a_users_key_that_changes_restarts_slurmctld() -> None:
+    controller = a_controller(jwt_key_ref=KeyRef(name="mine", key="k"))
+    before = settled(controller, secrets={"mine": a_secret("mine", {"k": b"old"})})
+    decided = plan(msgspec.structs.replace(before, secrets={"mine": a_secret("mine", {"k": b"new"})}))
+
+    assert steps(decided) == ["StatefulSet/demo-controller"]
+
+
+def test_files_that_one_config_map_cannot_hold_are_in_several() -> None:
+    controller = a_controller(config_file_refs=(Ref(name="a"), Ref(name="b")))
+    big = "x" * (CONFIG_MAP_BYTES_MAX - 100)
+    maps = {"a": a_config_map("a", one_lua=big), "b": a_config_map("b", two_lua=big)}
+    decided = plan(a_snapshot(controller, config_maps=maps))
+
+    made = [one for one in made_by(decided) if isinstance(one, ConfigMap)]
+    assert [one.metadata.name for one in made] == ["demo-config", "demo-config-1", "demo-config-2"]
+    assert {file for one in made for file in one.data} >= {"slurm.conf", "one.lua", "two.lua", "corral-digest"}
+
+
+def test_more_files_never_change_the_pod() -> None:
+    before = settled(a_controller())
+    maps = {"a": a_config_map("a", one_lua="x" * (CONFIG_MAP_BYTES_MAX - 100))}
+    decided = plan(msgspec.structs.replace(changed(before, config_file_refs=(Ref(name="a"),)), config_maps=maps))
+
+    assert "StatefulSet/demo-controller" not in steps(decided)
+
+
+def test_a_slurmctld_that_runs_elsewhere_gets_only_a_name_for_its_workers() -> None:
+    controller = a_controller(external=External(host="old.example", port=6817))
+    decided = plan(a_snapshot(controller))
+
+    assert steps(decided) == ["Service/demo-workers"]
+    assert decided.waits == ()
+
+
+def test_a_bad_override_is_told_with_its_field() -> None:
+    decided = plan(a_snapshot(a_controller(slurmctld={"image": 7})))
+
+    assert reasons(decided) == ["BadOverride"]
+    assert "spec.slurmctld" in decided.waits[0].message
+
+
+def test_a_suspended_controller_is_left_alone() -> None:
+    assert plan(a_snapshot(a_controller(suspend=True))) == Plan()
+
+
+def test_names_near_the_limit_fit() -> None:
+    decided = plan(a_snapshot(a_controller("c" * 60)))
+
+    assert all(len(one.metadata.name) <= 63 for one in made_by(decided))
+
+
+def refused(decided: Plan, message: str) -> Outcome:
+    outside = next(action for action in decided.actions if isinstance(action, Outside))
+    result = Result(action=outside, state="failed", reason="ConfigRefused", message=message)
+    problem = Problem(reason="ConfigRefused", message=message, stalled=True)
+    return Outcome(plan=decided, results=(result,), problem=problem)
+
+
+def config_applied(snapshot: Snapshot, outcome: Outcome | None = None) -> tuple[str, str, str]:
+    said = status(snapshot, outcome or Outcome(plan=plan(snapshot)))
+    found = next(condition for condition in said.conditions if condition.type == "ConfigApplied")
+    return found.status, found.reason, found.message
+
+
+def test_config_applied_says_yes_no_or_unknown_with_both_digests() -> None:
+    done = settled()
+    assert done.running is not None
+    digest = done.running.digest
+    other = changed(done, extra_conf="MinJobAge=2")
+
+    assert config_applied(done) == ("True", "Confirmed", f"desired {digest}, running {digest}")
+    assert config_applied(msgspec.structs.replace(done, running=None))[:2] == ("Unknown", "StateUnknown")
+    assert config_applied(other)[:2] == ("False", "Delivering")
+    assert f"running {digest}" in config_applied(other)[2]
+
+
+def test_what_slurmctld_refuses_is_told_in_its_own_words() -> None:
+    snapshot = changed(settled(), extra_conf="JobSubmitPlugins=lua")
+    outcome = refused(plan(snapshot), "fatal: failed to initialize job_submit plugin")
+
+    state, reason, message = config_applied(snapshot, outcome)
+    assert (state, reason) == ("False", "ConfigRefused")
+    assert "failed to initialize job_submit plugin" in message
+    assert {c.type: c.status for c in status(snapshot, outcome).conditions}["Stalled"] == "True"
