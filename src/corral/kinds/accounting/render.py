@@ -123,7 +123,7 @@ def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str) -> Stateful
         image=names.slurm_image(accounting.spec.version),
         command=script("slurmdbd-run"),
         ports=(ContainerPort(name=SLURMDBD, container_port=names.SLURMDBD_PORT, protocol="TCP"),),
-        readiness_probe=answers_on(names.SLURMDBD_PORT, period_s=2, failures_max=3),
+        readiness_probe=answers_on(names.SLURMDBD_PORT, period_s=1, failures_max=5),
         security_context=UNPRIVILEGED,
         volume_mounts=(mounted(CONFIG, CONFIG_FOLDER), mounted(KEYS, KEYS_FOLDER)),
     )
@@ -210,7 +210,10 @@ def _claim(persistence: Persistence) -> PersistentVolumeClaim:
 
 def _service(component: str, accounting: Accounting, port: int) -> Service:
     only = ServicePort(name=component, port=port, target_port=port, protocol="TCP")
-    spec = ServiceSpec(ports=(only,), selector=_labels(component, accounting), type="ClusterIP")
+    # Whoever connects too early waits at the port or is refused and tries again; a probe's period would cost more.
+    spec = ServiceSpec(
+        ports=(only,), selector=_labels(component, accounting), type="ClusterIP", publish_not_ready_addresses=True
+    )
     return Service(metadata=_metadata(component, accounting), spec=spec)
 
 

@@ -96,7 +96,7 @@ def deployment(restapi: RestApi, version: str, conf: str) -> Deployment:
         command=script("slurmrestd-run"),
         env=(EnvVar(name="SLURMRESTD_SECURITY", value=NO_NAMESPACES),),
         ports=(ContainerPort(name=COMPONENT, container_port=names.SLURMRESTD_PORT, protocol="TCP"),),
-        readiness_probe=answers_on(names.SLURMRESTD_PORT, period_s=2, failures_max=3),
+        readiness_probe=answers_on(names.SLURMRESTD_PORT, period_s=1, failures_max=5),
         liveness_probe=answers_on(names.SLURMRESTD_PORT, period_s=10, failures_max=6),
         security_context=UNPRIVILEGED,
         volume_mounts=(mounted(CONFIG, CONFIG_FOLDER),),
