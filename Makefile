@@ -39,8 +39,9 @@ bench: environment ## Measure the figures of docs/performance.md
 images: environment ## The container images, from Debian packages; CLUSTER=name imports them into a local cluster
 	@$(BIN)/python -m images $(IMAGES) $(if $(CLUSTER),--cluster $(CLUSTER))
 
-generate: environment ## Write the Kubernetes models anew from a running API server
-	@$(BIN)/python -m corral.kube.generate
+generate: environment ## Write the Kubernetes models anew, from the local cluster's API server
+	@$(BIN)/corral up --bare
+	@KUBECONFIG="$${XDG_STATE_HOME:-$$HOME/.local/state}/corral/dev/kubeconfig" $(BIN)/python -m corral.kube.generate
 
 environment:
 	@scripts/bootstrap

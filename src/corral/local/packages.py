@@ -25,8 +25,10 @@ PACKAGES = (
     "catatonit",  # what holds a pod's namespaces open
     "containerd",
     "containernetworking-plugins",
+    "debian-archive-keyring",  # whom mmdebstrap trusts; Ubuntu does not have it by itself
     "iproute2",
     "iptables",  # the CNI plugin portmap
+    "mmdebstrap",  # images, and the root folders of the tests with real Slurm
     "mount",
     "nftables",  # kube-proxy
     "runc",
