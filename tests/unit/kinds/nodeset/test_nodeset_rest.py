@@ -1,0 +1,96 @@
+"""Slurm as a NodeSet sees it, through a slurmrestd that is a dictionary."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from corral.engine import OutsideFailed, virtual_clock
+from corral.kinds.nodeset.calls import Address, Drain, Forget, Undrain
+from corral.kinds.nodeset.rest import RestClusters
+from corral.slurm.facts import Observed, Unknown
+from corral.slurm.transport import Response
+from tests.unit.kinds.nodeset.builders import OURS
+from tests.unit.slurm_rest.builders import FakeRest, a_node, body, jobs, nodes, refused
+
+pytestmark = pytest.mark.looptime
+
+CLUSTER = "lab/slurm"
+AT = Address(url="http://192.0.2.1:6820", jwt_key=b"k" * 32)
+SENT = ("POST", "DELETE")
+
+
+@pytest.fixture
+def rest() -> FakeRest:
+    fake = FakeRest()
+    fake.answer("nodes", nodes(a_node("gpu-0")))
+    fake.answer("jobs", jobs())
+    fake.answer("jobs/state", body(jobs=[]))
+    return fake
+
+
+@pytest.fixture
+async def slurm(rest: FakeRest) -> AsyncIterator[RestClusters]:
+    clusters = RestClusters(virtual_clock(), transport=lambda _endpoint: rest)
+    await clusters.view(CLUSTER, AT, fresh=True)
+    yield clusters
+    await clusters.close()
+
+
+def sent(rest: FakeRest) -> list[str]:
+    return [request.method for request in rest.requests if request.method in SENT]
+
+
+async def failure(slurm: RestClusters, call: Drain | Undrain | Forget) -> str:
+    with pytest.raises(OutsideFailed) as caught:
+        await slurm.perform(CLUSTER, call)
+    return caught.value.reason
+
+
+async def test_without_an_address_slurm_is_unknown(slurm: RestClusters) -> None:
+    assert isinstance(await slurm.view(CLUSTER, None, fresh=True), Unknown)
+    assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnreachable"
+
+
+@pytest.mark.parametrize("call", [Drain(node="gpu-0", reason=OURS), Undrain(node="gpu-0")])
+async def test_a_drain_that_somebody_set_meanwhile_is_left_alone(
+    slurm: RestClusters, rest: FakeRest, call: Drain | Undrain
+) -> None:
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason="bad DIMM")))
+    assert await failure(slurm, call) == "DrainedBySomebodyElse"
+    assert sent(rest) == []
+
+
+async def test_what_is_done_already_is_not_done_again(slurm: RestClusters, rest: FakeRest) -> None:
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason=OURS)))
+    await slurm.perform(CLUSTER, Drain(node="gpu-0", reason=OURS))
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE")))
+    await slurm.perform(CLUSTER, Undrain(node="gpu-0"))
+    assert sent(rest) == []
+
+
+async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm: RestClusters, rest: FakeRest) -> None:
+    rest.answer("node/gpu-0", refused(422, 2016))
+    assert await failure(slurm, Forget(node="gpu-0")) == "NodeBusy"
+    rest.answer("node/gpu-0", refused(422, 2018))
+    await slurm.perform(CLUSTER, Forget(node="gpu-0"))
+
+
+async def test_a_forgotten_node_that_a_look_still_shows_is_asked_for_by_name(
+    slurm: RestClusters, rest: FakeRest
+) -> None:
+    rest.answer("nodes", Response(status=304))  # what slurmrestd says when the last node of a cluster is deleted
+    rest.answer("node/gpu-0", body())
+    await slurm.perform(CLUSTER, Forget(node="gpu-0"))
+    rest.answer("node/gpu-0", refused(422, 2018))
+    view = await slurm.view(CLUSTER, AT, fresh=True)
+    assert isinstance(view, Observed)
+    assert view.nodes == {}
+
+
+async def test_a_node_that_came_back_under_its_name_is_seen(slurm: RestClusters, rest: FakeRest) -> None:
+    rest.answer("node/gpu-0", body())
+    await slurm.perform(CLUSTER, Forget(node="gpu-0"))
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0")))
+    view = await slurm.view(CLUSTER, AT, fresh=True)
+    assert isinstance(view, Observed)
+    assert "gpu-0" in view.nodes
