@@ -1,0 +1,58 @@
+"""What the API server itself refuses of our kinds, in the words that a user reads."""
+
+import pytest
+
+from corral.kinds.accounting.spec import Accounting
+from corral.kinds.restapi.spec import RestApi
+from corral.kinds.token.spec import Token
+from corral.kube.crd import crd_of, to_yaml
+from corral.testing.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions(corral_cluster: Cluster) -> None:
+    for kind in (Accounting, RestApi, Token):
+        corral_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(crd_of(kind)))
+        corral_cluster.kubectl("wait", "--for=condition=Established", f"crd/{kind.resource.plural_and_group}")
+
+
+def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool = True) -> str:
+    manifest = f"{{apiVersion: slurm.corral.dev/v1alpha1, kind: {kind}, metadata: {{name: it}}, spec: {spec}}}"
+    dry_run = ("--dry-run=server",) if dry else ()
+    done = cluster.try_kubectl("apply", f"--namespace={namespace}", *dry_run, "-f", "-", stdin=manifest)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "told"),
+    [
+        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: 30s}", "lifetime is at least 1m"),
+        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: -5m}", "lifetime is at least 1m"),
+        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: 9000h}", "at most a year"),
+        ("Token", "{controllerRef: {name: x}, username: Bad User}", "spec.username"),
+        ("Token", "{username: alice}", "say whose key signs"),
+        ("Token", "{controllerRef: {name: x}, jwtKeyRef: {name: a, key: b}, username: alice}", "choose one"),
+        ("Token", "{controllerRef: {name: x}, username: host$, lifetime: 1h30m}", "created"),
+        ("Accounting", "{storage: {host: a, passwordKeyRef: {name: a, key: b}}, managed: {}}", "choose one"),
+        ("Accounting", "{storage: {host: 'a b', passwordKeyRef: {name: a, key: b}}}", "spec.storage.host"),
+        ("Accounting", "{}", "created"),
+    ],
+)
+def test_the_server_judges_a_manifest(
+    corral_cluster: Cluster, corral_namespace: str, kind: str, spec: str, told: str
+) -> None:
+    assert told in answer(corral_cluster, corral_namespace, kind, spec)
+
+
+def test_slurmdbd_never_goes_back_to_an_older_version(corral_cluster: Cluster, corral_namespace: str) -> None:
+    for version, told in (("24.11", "created"), ("26.05", "configured"), ("24.11", "there is no way back")):
+        spec = f'{{version: "{version}"}}'
+        assert told in answer(corral_cluster, corral_namespace, "Accounting", spec, dry=False)
+
+
+def test_a_restapi_stays_with_its_controller(corral_cluster: Cluster, corral_namespace: str) -> None:
+    for controller, told in (("a", "created"), ("b", "stays with its Controller")):
+        spec = f"{{controllerRef: {{name: {controller}}}}}"
+        assert told in answer(corral_cluster, corral_namespace, "RestApi", spec, dry=False)
