@@ -68,8 +68,8 @@ def slurm(version: str) -> Recipe:
             "/etc/corral/config": Folder(),
             "/etc/corral/keys": Folder(),
             "/etc/slurm": ours,
-            "/run/slurm": ours,
-            "/run/slurmctld": ours,  # Slurm wants these to be its own: a volume mounted here belongs to root
+            "/run/slurm": Folder(),  # root's for slurmd; sackd has a volume here
+            "/run/slurmctld": ours,
             "/run/slurmdbd": ours,
             "/run/sshd": Folder(),
             "/var/log/slurm": ours,

@@ -1,4 +1,4 @@
-"""A bill of materials of an image: every Debian package with its version, as CycloneDX JSON. No times, no random ids."""
+"""A bill of materials: every Debian package of an image with its version, as CycloneDX JSON. No times, no random ids."""
 
 import json
 from collections.abc import Iterator, Mapping
