@@ -135,12 +135,11 @@ def _plugins(controller: Controller) -> Iterator[Line]:
     yield setting("SlurmctldParameters", ",".join(("enable_configless", *restarted, "idle_on_node_suspend")))
     yield setting("ProctrackType", "proctrack/linuxproc")
     yield setting("TaskPlugin", "task/none")
-    yield setting("JobAcctGatherType", "jobacct_gather/linux")
-    yield setting("JobAcctGatherFrequency", 10)
     yield setting("SelectType", "select/cons_tres")
     yield setting("SelectTypeParameters", "CR_CPU_Memory")
     yield setting("DefMemPerCPU", 100)  # without it every job takes all the memory of its nodes
     yield setting("MpiDefault", "none")
+    yield setting("MailProg", "/bin/true")  # the image has no mailer; Slurm complains about one that is not there
     if controller.spec.metrics.enabled and controller.spec.version != "24.11":
         yield setting("MetricsType", "metrics/openmetrics")
 
@@ -153,6 +152,8 @@ def _accounting(controller: Controller, accounting: Accounting | None) -> Iterat
     yield setting("AccountingStorageType", "accounting_storage/slurmdbd")
     yield setting("AccountingStorageHost", external.host if external else ours)
     yield setting("AccountingStoragePort", external.port if external else names.SLURMDBD_PORT)
+    yield setting("JobAcctGatherType", "jobacct_gather/linux")
+    yield setting("JobAcctGatherFrequency", 10)
 
 
 def _scripts(sources: Sources) -> Iterator[Line]:

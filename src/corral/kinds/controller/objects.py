@@ -163,6 +163,8 @@ def stateful_set(controller: Controller, restart: str, keys: Mapping[str, bytes]
         metadata=ObjectMeta(name=name, labels=labels),
         spec=StatefulSetSpec(
             replicas=1,
+            # In order, a pod that never becomes ready is never replaced, not even by a template that would mend it.
+            pod_management_policy="Parallel",
             service_name=name,
             selector=LabelSelector(match_labels=labels),
             persistent_volume_claim_retention_policy=StatefulSetPersistentVolumeClaimRetentionPolicy(
