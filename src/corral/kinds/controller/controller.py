@@ -11,6 +11,7 @@ from corral.engine import Key, KindController, Mapper, Outcome, Plan, Reader, ge
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.files import DIGEST_FILE, references
+from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.plan import (
     OWNED,
@@ -106,6 +107,7 @@ def gathered(controller: Controller, read: Reader) -> Snapshot:
         config_maps={name: one for name, one in config_maps.items() if one is not None},
         secrets={name: one for name, one in found_secrets.items() if one is not None},
         children=tuple(_children(controller, read)),
+        monitors_exist=read.serves(ServiceMonitor),
         pod=read.get(Pod, pod_name(controller), namespace),
         fresh_keys=FreshKeys(secrets.token_bytes(SLURM_KEY_BYTES), secrets.token_bytes(JWT_KEY_BYTES)),
     )
@@ -174,6 +176,7 @@ def controller(shell: PodShell | None = None) -> Declaration[Controller, Snapsho
         .owns(Secret)
         .owns(ConfigMap)
         .owns(StatefulSet)
+        .owns(ServiceMonitor, optional=True)
         .watches(Pod, to=_of_pod, where=Selector(labels=f"app.kubernetes.io/name={COMPONENT}"))
         .watches(NodeSet, to=_of_nodeset, when=generation_changed)
         .watches(Accounting, to=_referring("Accounting"), when=generation_changed)

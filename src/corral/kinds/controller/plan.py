@@ -1,6 +1,6 @@
 """Decide what to do about one Controller: its objects, and the delivery of its configuration to the running slurmctld.
 
-A frozen Snapshot goes in, a Plan comes out. The order of steps: services, keys, files, stateful set, delivery.
+A frozen Snapshot goes in, a Plan comes out. The order of steps: services, keys, files, stateful set, monitor, delivery.
 
     what is referred to and missing     is waited for, by name; everything that does not need it is done
     a configuration that is wrong       is not delivered; the last good one stays, and the reason names the line
@@ -34,6 +34,7 @@ from corral.kinds import keys, names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller import objects
 from corral.kinds.controller.files import DIGEST_FILE, Files, Sources, references, rendered
+from corral.kinds.controller.monitor import ServiceMonitor, is_monitored, service_monitor
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import BadOverride
@@ -77,6 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Secret] = EMPTY
     children: tuple[Object, ...] = ()  # ours, and whatever stands under a name that we want
     pod: Pod | None = None
+    monitors_exist: bool = False  # whether the cluster has the kind ServiceMonitor
     running: Running | None = None  # None: unknown
     fresh_keys: FreshKeys = FreshKeys(b"", b"")
 
@@ -180,6 +182,8 @@ def _children(snapshot: Snapshot, files: Files | None, restart: str, *, start: b
         desired.append(objects.stateful_set(controller, restart, _users_keys(snapshot)))
     else:
         held += (StatefulSet,)
+    if snapshot.monitors_exist and is_monitored(controller):
+        desired.append(service_monitor(controller, objects.service(controller)))
     return children(controller, desired, [child for child in snapshot.children if not isinstance(child, held)])
 
 
@@ -310,4 +314,4 @@ def _stalled(reason: str, message: str) -> Plan:
     return Plan(waits=(Wait(reason=reason, message=message, stalled=True),))
 
 
-OWNED: tuple[type[Object], ...] = (Service, Secret, ConfigMap, StatefulSet)
+OWNED: tuple[type[Object], ...] = (Service, Secret, ConfigMap, StatefulSet, ServiceMonitor)

@@ -7,7 +7,7 @@ from corral.engine import Apply, Create, EmitEvent, Outside, Patch, Plan
 from corral.engine.reconciler import Outcome, Problem, Result
 from corral.kinds.controller.objects import CONFIG_MAP_BYTES_MAX, DELIVERED, RESTART
 from corral.kinds.controller.plan import ApplyConfig, Snapshot, plan
-from corral.kinds.controller.spec import Controller
+from corral.kinds.controller.spec import Controller, Metrics
 from corral.kinds.controller.status import status
 from corral.kinds.parts import External, KeyRef, Ref
 from corral.kube.models.apps_v1 import StatefulSet
@@ -222,6 +222,21 @@ def test_more_files_never_change_the_pod() -> None:
     decided = plan(msgspec.structs.replace(changed(before, config_file_refs=(Ref(name="a"),)), config_maps=maps))
 
     assert "StatefulSet/demo-controller" not in steps(decided)
+
+
+@pytest.mark.parametrize(
+    ("version", "exists", "made"),
+    [
+        pytest.param("26.05", True, True, id="wanted and possible"),
+        pytest.param("26.05", False, False, id="a cluster without the kind"),
+        pytest.param("24.11", True, False, id="24.11 has nothing to scrape"),
+    ],
+)
+def test_metrics_are_monitored_where_the_kind_exists(version: str, exists: bool, made: bool) -> None:
+    controller = a_controller(version=version, metrics=Metrics(enabled=True))
+    decided = plan(a_snapshot(controller, monitors_exist=exists))
+
+    assert (steps(decided)[-1] == "ServiceMonitor/demo-controller") is made
 
 
 def test_a_slurmctld_that_runs_elsewhere_gets_only_a_name_for_its_workers() -> None:
