@@ -12,7 +12,7 @@ import yaml
 
 from corral.cli.errors import Failure
 from corral.engine.registry import KindController, UnknownKind, find
-from corral.kinds import KINDS
+from corral.kinds.registry import KINDS
 from corral.kube.meta import Object
 
 

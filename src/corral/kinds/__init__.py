@@ -1,5 +1,1 @@
-"""What users write, one folder a kind. `KINDS` is what the operator runs and the commands know."""
-
-from corral.engine.registry import KindController
-
-KINDS: tuple[KindController, ...] = ()
+"""What users write, one folder a kind. `corral.kinds.registry` lists those that the operator runs."""

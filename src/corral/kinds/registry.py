@@ -1,0 +1,10 @@
+"""The kinds that the operator runs and the commands know."""
+
+from corral.engine.registry import KindController
+from corral.kinds.accounting.controller import KINDS as ACCOUNTING
+from corral.kinds.controller.controller import KINDS as CONTROLLER
+from corral.kinds.nodeset.controller import KINDS as NODESET
+from corral.kinds.restapi.controller import KINDS as RESTAPI
+from corral.kinds.token.controller import KINDS as TOKEN
+
+KINDS: tuple[KindController, ...] = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET)
