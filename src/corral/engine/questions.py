@@ -8,7 +8,7 @@
 Nothing here writes. Everything is generic over kinds.
 """
 
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,7 +103,11 @@ async def plan_object(
 
 
 async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned:
-    snapshot = await controller.reconciler.observe(key, read)
+    """Within the controller's sources, as in the manager: what they open for `observe` is closed with them."""
+    async with AsyncExitStack() as sources:
+        for source in controller.sources:
+            await sources.enter_async_context(source(lambda _key, _reason: None))
+        snapshot = await controller.reconciler.observe(key, read)
     if snapshot is None:
         return Planned(None, NOTHING)
     return Planned(snapshot, with_finalizer(controller, snapshot.object, controller.reconciler.plan(snapshot)))
