@@ -112,6 +112,14 @@ def test_an_overlay_hides_the_object_of_its_name_and_nothing_else() -> None:
     assert names(read.list(Toy, "hall")) == []
 
 
+def test_an_overlay_of_another_kind_does_not_meet_this_kinds_index() -> None:
+    """An index function knows its own kind only: what lies on top may have none of its fields."""
+    paper = ConfigMap(metadata=ObjectMeta(name="paper", namespace="lab"))
+    read = OverlayReader(a_reader(a_toy("wolf", source="old")), paper, toy_controller().indexed)
+
+    assert names(read.by_index(Toy, "source", ("lab", "old"))) == ["wolf"]
+
+
 def test_a_manifest_over_a_live_object_keeps_what_the_server_gave_it() -> None:
     live = a_toy(finalizers=("f",), labels={"mine": "1"}, resource_version="7")
     manifest = Toy(metadata=ObjectMeta(name="bear", namespace="lab", labels={"new": "2"}), spec=ToySpec(copies=5))

@@ -20,11 +20,12 @@ from corral.kube.meta import Object, ObjectRef, ref
 
 
 class Question(msgspec.Struct, frozen=True):
-    """`what` is a manifest, or the key of an object that is in the cluster."""
+    """`what` is a manifest, or the key of an object that is in the cluster; `beside` is what its file holds besides."""
 
     about: ObjectRef
     controller: AnyController
     what: Key | Object
+    beside: tuple[Object, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -64,7 +65,8 @@ def plan_command(
 
 def _about_manifests(file: Path, kinds: Kinds, cluster: Cluster) -> tuple[Question, ...]:
     manifests = manifests_in(file, kinds, cluster.namespace)
-    return tuple(Question(ref(found.object), found.entry.build(), found.object) for found in manifests)
+    beside = tuple(found.object for found in manifests)
+    return tuple(Question(ref(found.object), found.entry.build(), found.object, beside) for found in manifests)
 
 
 def _about_object(kind: str, name: str, kinds: Kinds, cluster: Cluster) -> Question:
@@ -80,7 +82,7 @@ async def _answers(cluster: Cluster, questions: Iterable[Question], *, diff: boo
 
 
 async def _answer(client: Client, question: Question, *, diff: bool) -> Answer:
-    planned = await plan_object(client, question.controller, question.what)
+    planned = await plan_object(client, question.controller, question.what, beside=question.beside)
     if planned.snapshot is None:
         raise Failure(f"there is no {question.about}; see what a manifest would do with: corral plan -f FILE")
     changes = await dry_run(client, question.controller, planned.plan) if diff else ()

@@ -8,6 +8,7 @@
 Nothing here writes. Everything is generic over kinds.
 """
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -85,21 +86,34 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_object(
-    client: Client, controller: AnyController, what: Key | Object, *, now: datetime | None = None
+    client: Client,
+    controller: AnyController,
+    what: Key | Object,
+    *,
+    beside: Iterable[Object] = (),
+    now: datetime | None = None,
 ) -> Planned:
     """A Key: the object as it is in the cluster. An Object: the cluster as if that manifest had been applied.
 
+    `beside`: other manifests that are applied with it; those of kinds that the controller does not watch do not matter.
     A manifest that the server would not accept raises what the server says (Invalid).
     """
     if isinstance(controller.reconciler, UsesClient):
         controller.reconciler.use(client)
-    read = await _read_now(client, controller, now or datetime.now(UTC))
+    read: Reader = await _read_now(client, controller, now or datetime.now(UTC))
+    watched = {watch.kind for watch in controller.watched}
+    for other in beside:
+        if type(other) in watched:
+            read = _with(other, read, controller)
     if isinstance(what, Key):
         return await _planned(controller, what, read)
-    live = read.get(type(what), what.metadata.name, what.metadata.namespace)
     await _check_accepted(client, what)
-    overlay = OverlayReader(read, applied_over(what, live), controller.indexed)
-    return await _planned(controller, key_of(what), overlay)
+    return await _planned(controller, key_of(what), _with(what, read, controller))
+
+
+def _with(manifest: Object, read: Reader, controller: AnyController) -> Reader:
+    live = read.get(type(manifest), manifest.metadata.name, manifest.metadata.namespace)
+    return OverlayReader(read, applied_over(manifest, live), controller.indexed)
 
 
 async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned:

@@ -114,6 +114,8 @@ class OverlayReader:
 
     def by_index(self, kind: type[T], index: str, value: Hashable) -> tuple[T, ...]:
         below = self._below.by_index(kind, index, value)
+        if not self._is_top(kind):
+            return below
         functions = [i.of for i in self._indexed if i.kind is kind and i.name == index]
         return self._laid_over(kind, below, belongs=any(value in of(self._top) for of in functions))
 
