@@ -79,7 +79,8 @@ ip link set lo up
 ip address add 192.0.2.1/32 dev lo
 printf '127.0.0.1 localhost\\n192.0.2.1 ctld\\n' > etc/hosts
 : > etc/resolv.conf
-exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 WORKERS="$workers" SLURMD="$slurmd" sh -c '
+exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \\
+  WORKERS="$workers" SLURMD="$slurmd" sh -c '
 setpriv --reuid=slurm --regid=slurm --init-groups /usr/sbin/slurmctld -D -v > /shared/slurmctld.log 2>&1 &
 n=0
 while [ $n -lt $WORKERS ]; do
