@@ -72,10 +72,15 @@ def write_layer(root: Path, recipe: Recipe, target: Path) -> Layer:
     with target.open("wb") as sink:
         stream = Hashed(sink)
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=1 << 20) as tar:
-            for path in kept(root):
-                _add(tar, root, path, recipe)
-            for path, folder in sorted(with_parents(root, recipe).items()):
-                tar.addfile(_folder_entry(path, folder))
+            paths = tuple(kept(root))
+            folders = with_parents(recipe, frozenset(paths))
+            for path in paths:
+                if path not in folders:
+                    _add(tar, root, path, recipe)
+                else:
+                    tar.addfile(_folder_entry(path, folders[path]))
+            for path in sorted(folders.keys() - set(paths)):
+                tar.addfile(_folder_entry(path, folders[path]))
             for name, content in sorted(recipe.scripts.items()):
                 _add_content(tar, f"{SCRIPTS_FOLDER}/{name}", 0o755, content)
         return Layer(file=target, diff_id=f"sha256:{stream.finish()}")
@@ -98,12 +103,11 @@ def kept(root: Path) -> Iterator[str]:
                 pending.append(path)
 
 
-def with_parents(root: Path, recipe: Recipe) -> dict[str, Folder]:
-    """The recipe's folders, and those above them that the root folder lacks or that are emptied."""
+def with_parents(recipe: Recipe, present: frozenset[str]) -> dict[str, Folder]:
+    """The recipe's folders, and those above them that are not present."""
     wanted = {**recipe.folders, SCRIPTS_FOLDER: Folder()}
-    parents = {str(parent) for path in wanted for parent in Path(path).parents}
-    lacking = {path: Folder() for path in parents if not Path(f"{root}{path}").is_dir()}
-    return {**lacking, **wanted}
+    parents = {str(parent) for path in wanted for parent in Path(path).parents if parent != Path("/")}
+    return {**{path: Folder() for path in parents - present}, **wanted}
 
 
 def _add(tar: tarfile.TarFile, root: Path, path: str, recipe: Recipe) -> None:
@@ -123,13 +127,8 @@ def _add(tar: tarfile.TarFile, root: Path, path: str, recipe: Recipe) -> None:
 
 def _folder_entry(path: str, folder: Folder) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(path.lstrip("/"))
-    entry.type, entry.mode, entry.uid, entry.gid, entry.mtime = (
-        tarfile.DIRTYPE,
-        folder.mode,
-        folder.owner,
-        folder.owner,
-        EPOCH,
-    )
+    entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, folder.mode, EPOCH
+    entry.uid = entry.gid = folder.owner
     return entry
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from corral.local.roots import Root
 
-FORMAT = 1  # another way of packing makes other archives of the same recipe
+FORMAT = 2  # another way of packing makes other archives of the same recipe
 SCRIPTS_FOLDER = "/usr/libexec/corral"
 SLURM_UID = 64030  # Debian's, in all releases
 MYSQL_UID = 999

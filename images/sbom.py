@@ -1,4 +1,7 @@
-"""A bill of materials: every Debian package of an image with its version, as CycloneDX JSON. No times, no random ids."""
+"""A bill of materials: every Debian package of an image with its version, as CycloneDX JSON.
+
+It has no times and no random ids: the same packages give the same bytes.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
