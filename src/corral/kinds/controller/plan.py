@@ -238,12 +238,15 @@ def _announced(snapshot: Snapshot, files: Files | None) -> Plan:
     """A restart is told before it happens, with the key that needs it."""
     if files is None:
         return NOTHING
-    sentences = [
-        found.sentence for found in _changes(snapshot, files) if any(needs_restart(change) for change in found.changes)
+    causes = [
+        f"{change.record} {change.key}".strip() + f" ({change.why})"
+        for found in _changes(snapshot, files)
+        for change in found.changes
+        if needs_restart(change)
     ]
-    if not sentences:
+    if not causes:
         return NOTHING
-    message = f"slurmctld is restarted for it. {'; '.join(sentences)}"
+    message = f"slurmctld will be restarted, because a reconfigure cannot change {', '.join(causes)}"
     return Plan(actions=(EmitEvent(regarding=target(snapshot.object), reason="RestartNeeded", message=message),))
 
 
@@ -284,7 +287,7 @@ def _steps(snapshot: Snapshot, pod: Pod, files: Files) -> Iterable[Action]:
             message="kubelet then renews the mounted files at once",
         )
     meta = snapshot.object.metadata
-    what = "; ".join(found.sentence for found in _changes(snapshot, files))
+    what = "; ".join(_taken_in_place(found) for found in _changes(snapshot, files))
     yield Outside(
         system=f"Slurm {meta.namespace}/{meta.name}",
         subject=digest,
@@ -292,6 +295,13 @@ def _steps(snapshot: Snapshot, pod: Pod, files: Files) -> Iterable[Action]:
         reason="ConfigChanged",
         message=what or "slurmctld runs another configuration; it takes this one in place",
     )
+
+
+def _taken_in_place(found: Differences) -> str:
+    """What a reconfigure changes, and what else it costs: a partition that goes takes its jobs along."""
+    costs = {change.why for change in found.changes if change.effect is not Effect.RECONFIGURE and change.why}
+    count = "1 change" if len(found.changes) == 1 else f"{len(found.changes)} changes"
+    return f"{found.file}: {count}, in effect after a reconfigure; " + ("; ".join(sorted(costs)) or "jobs go on")
 
 
 def pod_name(controller: Controller) -> str:

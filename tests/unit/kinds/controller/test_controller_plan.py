@@ -15,6 +15,7 @@ from corral.kube.models.core_v1 import ConfigMap, Secret
 from tests.unit.kinds.controller.builders import (
     a_config_map,
     a_controller,
+    a_nodeset,
     a_pod,
     a_secret,
     a_snapshot,
@@ -136,6 +137,14 @@ def test_a_changed_configuration_is_delivered_in_place() -> None:
     assert patch.merge == {"metadata": {"annotations": {DELIVERED: delivery.call.digest}}}
 
 
+def test_a_partition_that_goes_is_told_with_what_it_costs() -> None:
+    before = settled(nodesets=(a_nodeset("gpu", partition=True),))
+    delivery = plan(msgspec.structs.replace(before, nodesets=())).actions[-1]
+
+    assert isinstance(delivery, Outside)
+    assert delivery.message.endswith("jobs of a partition that is no longer defined are cancelled")
+
+
 def test_many_changes_at_once_are_one_delivery() -> None:
     decided = plan(changed(settled(), extra_conf="MinJobAge=2\nTreeWidth=7\nPartitionName=x Nodes=ALL"))
 
@@ -149,7 +158,7 @@ def test_a_key_that_needs_a_restart_gets_one_announced() -> None:
     assert steps(decided) == ["EmitEvent", "ConfigMap/demo-config", "StatefulSet/demo-controller"]
     told = decided.actions[0]
     assert isinstance(told, EmitEvent)
-    assert "because of CommunicationParameters" in told.message
+    assert "because a reconfigure cannot change CommunicationParameters" in told.message
     assert reasons(decided) == ["SlurmctldRestarting"]
 
 
