@@ -8,11 +8,13 @@ import pytest
 
 from corral.engine import Apply, Create, summary_lines
 from corral.engine.plan import as_data
-from corral.kinds.accounting.plan import Snapshot, plan
+from corral.kinds.accounting.plan import Snapshot, is_ready, plan
+from corral.kinds.accounting.render import database
 from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database
 from corral.kinds.controller.spec import Controller, ControllerSpec
 from corral.kinds.parts import External, KeyRef, Ref
 from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.apps_v1 import StatefulSetStatus
 from corral.kube.models.core_v1 import Secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,6 +86,24 @@ def test_slurmdbd_gets_the_password_that_the_server_has_and_not_the_one_thought_
     second = msgspec.structs.replace(first, children=made_by(first), fresh_password=b"another")
     conf = [o for o in made_by(second) if isinstance(o, Secret) and o.metadata.name == "slurm-accounting"]
     assert b"StoragePass=fresh-password\n" in conf[0].data["slurmdbd.conf"]
+    assert "slurm-database" not in "".join(summary_lines(plan(second)))  # it goes on with the password it has
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        (StatefulSetStatus(observed_generation=2, updated_replicas=1, ready_replicas=1), True),
+        (StatefulSetStatus(observed_generation=2, updated_replicas=1, ready_replicas=0), False),
+        (StatefulSetStatus(observed_generation=2, updated_replicas=0, ready_replicas=1), False),
+        (StatefulSetStatus(observed_generation=1, updated_replicas=1, ready_replicas=1), False),
+    ],
+    ids=["up", "starting", "the old one", "not looked at"],
+)
+def test_a_pod_counts_when_it_is_the_present_one_and_ready(status: StatefulSetStatus, ready: bool) -> None:
+    made = database(an_accounting(), b"secret")
+    metadata = msgspec.structs.replace(made.metadata, generation=2)
+
+    assert is_ready(msgspec.structs.replace(made, metadata=metadata, status=status)) is ready
 
 
 @pytest.mark.parametrize(
