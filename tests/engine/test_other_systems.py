@@ -180,8 +180,11 @@ async def test_a_missing_kind_does_not_stop_the_start_and_is_picked_up_when_it_a
     assert onlooker.gauges == [(False, 0)]
 
     server.register(Gauge)
-    server.add({"apiVersion": "monitoring.test.dev/v1", "kind": "Gauge", "metadata": {"name": "g"}})
     await asyncio.sleep(90)
+    assert onlooker.gauges == [(False, 0), (True, 0)]
+
+    server.add({"apiVersion": "monitoring.test.dev/v1", "kind": "Gauge", "metadata": {"name": "g"}})
+    await asyncio.sleep(5)
     await operator.stop()
 
     assert onlooker.gauges[-1] == (True, 1)

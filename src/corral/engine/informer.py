@@ -86,6 +86,7 @@ class Informer(Generic[T]):
         self._client, self._clock, self._server = client, clock, server
         self._handlers: list[Handler[T]] = []
         self._progress_callbacks: list[Callable[[], None]] = []
+        self._appeared_callbacks: list[Callable[[], None]] = []
         self._started = False
         self._events = self._ignored = self._lists = self._troubles = 0
         self._trouble = ""
@@ -99,6 +100,10 @@ class Informer(Generic[T]):
     def on_progress(self, callback: Callable[[], None]) -> None:
         """Call `callback`, after the handlers, whenever the store may have reached a newer version."""
         self._progress_callbacks.append(callback)
+
+    def on_appeared(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the server has come to serve a kind that it did not have: plans may be made with it."""
+        self._appeared_callbacks.append(callback)
 
     def add_index(self, index: str, function: IndexFunction[T]) -> None:
         """`store.by_index(index, value)` finds the objects for which `function` yields `value`. At any time."""
@@ -167,9 +172,11 @@ class Informer(Generic[T]):
         for change in changes:
             for handler in self._handlers:
                 handler(change, cause)
-        self.is_absent = False
+        appeared, self.is_absent = self.is_absent, False
         self.synced.set()
         self._progressed()
+        for callback in self._appeared_callbacks if appeared else ():
+            callback()
         log.info("listed", kind=self.kind.resource.kind, objects=len(self.store), changes=len(changes), version=version)
 
     def _progressed(self) -> None:

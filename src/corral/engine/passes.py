@@ -37,7 +37,7 @@ from corral.engine.reader import StoreReader, index_functions
 from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
 from corral.engine.status import status_differs
-from corral.engine.store import Added, Change, Deleted, Key, Store, Updated
+from corral.engine.store import Added, Change, Deleted, Key, Store, Updated, key_of
 from corral.engine.watchdog import Progress, finding
 from corral.kube.client import Client
 from corral.kube.errors import KubeError, NotFound
@@ -93,6 +93,8 @@ class Passes:
             resource = watch.kind.resource
             self.barrier.add_cache(resource, informer.store)
             informer.on_progress(lambda: self.barrier.progressed(resource))
+            if watch.optional:
+                informer.on_appeared(lambda: self._look_at_all(f"{resource.kind} is served now"))
             for name, function in index_functions(self.controller, watch.kind).items():
                 informer.add_index(name, function)
         informer.subscribe(lambda change, cause: self._on_change(watch, change, cause))
@@ -118,6 +120,10 @@ class Passes:
     def _enqueue(self, key: Key, reason: str) -> None:
         if not self._stopping:
             self.queue.add(key, reason=reason)
+
+    def _look_at_all(self, reason: str) -> None:
+        for obj in self._stores[self.controller.kind]:
+            self.queue.add(key_of(obj), lane=Lane.RESYNC, reason=reason)
 
     def stop(self, why: str) -> None:
         self._stopping = why
