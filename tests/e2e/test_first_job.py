@@ -26,7 +26,7 @@ class Lab:
         self.namespace = namespace
 
     def kubectl(self, *arguments: str, timeout_s: float = 240.0, stdin: str = "") -> str:
-        return self.cluster.kubectl(*arguments, "-n", self.namespace, stdin=stdin, timeout_s=timeout_s)
+        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin, timeout_s=timeout_s)
 
     def on_controller(self, *command: str) -> str:
         return self.kubectl("exec", "demo-controller-0", "-c", "slurmctld", "--", *command)
