@@ -51,4 +51,8 @@ wait_for_port() {
 # The value of key $2 in file $1; Slurm reads keys in any case, and the last one counts.
 value_of() { sed -n "s/^[[:space:]]*$2[[:space:]]*=[[:space:]]*\\([^[:space:]#]*\\).*/\\1/Ip" "$1" | tail -n 1; }
 
-json_text() { printf '%s' "$*" | tr '\n\t' '  ' | tr -d '\000-\037\177' | sed 's/[\\"]/\\&/g' | cut -c 1-2000; }
+# What may stand between quotes in JSON: one line, cut to a length before anything is escaped, valid UTF-8.
+json_text() {
+    printf '%s' "$*" | tr '\n\t' '  ' | tr -d '\000-\037\177' | head -c 2000 | iconv -c -f UTF-8 -t UTF-8 |
+        sed 's/[\\"]/\\&/g'
+}

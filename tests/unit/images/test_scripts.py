@@ -1,0 +1,87 @@
+"""The steps that the Slurm image's scripts share, run by a real shell in a folder of their own."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+COMMON = Path(__file__).parents[3] / "images/slurm/common.sh"
+Shell = Callable[..., str]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Run a line of shell after common.sh, whose folders are below tmp_path."""
+    folders = f"config={tmp_path}/config keys={tmp_path}/keys installed={tmp_path}/etc"
+    for name in ("config", "keys", "etc"):
+        (tmp_path / name).mkdir()
+
+    def run(line: str, *arguments: str) -> str:
+        script = f"set -eu; . {COMMON}; {folders}; {line}"
+        return subprocess.run(["sh", "-c", script, "sh", *arguments], capture_output=True, text=True, check=True).stdout
+
+    return run
+
+
+def mounted(folder: Path, version: str, **files: str) -> None:
+    """Files as kubelet mounts them: in a folder that ..data leads to."""
+    (folder / version).mkdir()
+    for name, content in files.items():
+        (folder / version / name).write_text(content)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+    (folder / "..data").unlink(missing_ok=True)
+    (folder / "..data").symlink_to(version)
+
+
+def test_mounted_files_are_copied_as_files(shell: Shell, tmp_path: Path) -> None:
+    mounted(tmp_path / "config", "..one", a="1", b="2")
+    shell('copy_mounted "$1"', f"{tmp_path}/copy")
+    assert {path.name: path.read_text() for path in (tmp_path / "copy").iterdir()} == {"a": "1", "b": "2"}
+    assert not (tmp_path / "copy/a").is_symlink()
+
+
+def test_installing_leaves_exactly_the_new_files_and_the_keys(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "keys/slurm.key").write_text("secret")
+    (tmp_path / "etc/gone.conf").write_text("old")
+    (tmp_path / "etc/slurm.conf").write_text("old")
+    mounted(tmp_path / "config", "..one", **{"slurm.conf": "new"})
+    shell('copy_mounted "$1"; install_from "$1"', f"{tmp_path}/copy")
+    assert {path.name: path.read_text() for path in (tmp_path / "etc").iterdir()} == {
+        "slurm.conf": "new",
+        "slurm.key": "secret",
+    }
+
+
+def test_a_renewed_key_is_seen_without_another_step(shell: Shell, tmp_path: Path) -> None:
+    mounted(tmp_path / "keys", "..one", **{"slurm.key": "first"})
+    shell('link_keys "$installed"')
+    mounted(tmp_path / "keys", "..two", **{"slurm.key": "second"})
+    assert (tmp_path / "etc/slurm.key").read_text() == "second"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("StorageHost=db\n", "db"),
+        ("  storagehost = db # ours\n", "db"),
+        ("StorageHost=one\nStorageHost=two\n", "two"),
+        ("#StorageHost=db\nStorageHostX=x\n", ""),
+    ],
+)
+def test_a_value_is_read_as_slurm_reads_it(shell: Shell, tmp_path: Path, text: str, value: str) -> None:
+    (tmp_path / "file").write_text(text)
+    assert shell('value_of "$1" StorageHost', f"{tmp_path}/file").strip() == value
+
+
+@pytest.mark.parametrize("text", ['say "no"', "a\\b", "two\nlines", "tab\there", "bell\a", "ümläut"])
+def test_any_text_becomes_a_json_string_of_one_line(shell: Shell, text: str) -> None:
+    made = shell('printf \'"%s"\' "$(json_text "$1")"', text)
+    assert json.loads(made) == text.replace("\n", " ").replace("\t", " ").replace("\a", "")
+
+
+def test_a_long_text_is_cut_between_characters_and_stays_json(shell: Shell) -> None:
+    made = shell('printf \'"%s"\' "$(json_text "$1")"', "x" * 1999 + "üü")
+    assert json.loads(made) == "x" * 1999
