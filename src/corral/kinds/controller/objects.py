@@ -200,6 +200,7 @@ def _slurmctld(controller: Controller) -> Container:
     return Container(
         name=COMPONENT,
         image=names.slurm_image(controller.spec.version),
+        termination_message_policy="FallbackToLogsOnError",  # so that a condition can say why it ended
         command=("/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmctld-run"),
         ports=(ContainerPort(name=COMPONENT, container_port=names.SLURMCTLD_PORT, protocol="TCP"),),
         startup_probe=_probe(controller, "/livez", period_s=1, failures=START_S_MAX),

@@ -154,9 +154,11 @@ def needs_restart(change: Change) -> bool:
 
 
 def container_trouble(pod: Pod) -> str:
-    """Why the container does not run, as kubelet says it."""
+    """Why the container does not run: its own last words if it has ended, else what kubelet says."""
     for status in pod.status.container_statuses:
-        waiting = status.state.waiting
+        waiting, ended = status.state.waiting, status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.message.strip():
+            return f": it ended with {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"
         if waiting is not None and waiting.reason:
             return f": {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
     return ""

@@ -11,7 +11,14 @@ from corral.kinds.controller.spec import Controller, Metrics
 from corral.kinds.controller.status import status
 from corral.kinds.parts import External, KeyRef, Ref
 from corral.kube.models.apps_v1 import StatefulSet
-from corral.kube.models.core_v1 import ConfigMap, Secret
+from corral.kube.models.core_v1 import (
+    ConfigMap,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Secret,
+)
 from tests.unit.kinds.controller.builders import (
     a_config_map,
     a_controller,
@@ -204,6 +211,22 @@ def test_nothing_is_delivered_while_it_is_unknown_what_runs(seen: dict[str, obje
 
     assert reasons(decided) == [reason]
     assert steps(decided) == ["ConfigMap/demo-config"]
+
+
+def test_a_slurmctld_that_does_not_start_is_told_in_its_own_words() -> None:
+    words = "starting\ncorral: slurmctld would not start: fatal: no such plugin\n"
+    ended = ContainerState(terminated=ContainerStateTerminated(exit_code=1, message=words))
+    again = ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff"))
+    daemon = ContainerStatus(
+        name="slurmctld", image="", image_id="", ready=False, restart_count=3, state=again, last_state=ended
+    )
+    pod = a_pod(a_controller(), ready=False)
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, container_statuses=(daemon,)))
+    decided = plan(msgspec.structs.replace(settled(), pod=pod, running=None))
+
+    assert decided.waits[0].message.endswith(
+        "it ended with 1: corral: slurmctld would not start: fatal: no such plugin"
+    )
 
 
 def test_a_users_key_that_changes_restarts_slurmctld() -> None:
