@@ -1,1 +1,0 @@
-"""LoginSet: nodes that people log in to."""
