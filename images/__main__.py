@@ -8,11 +8,14 @@ python -m images --cluster demo      and import them into every node of the loca
 import argparse
 import sys
 
+from corral.local import packages
 from corral.local.errors import LocalError
 from corral.local.images import import_archive
 from corral.local.progress import Progress
 from images.build import build, remove_older
 from images.recipes import recipes
+
+PACKAGES_STEP = "Debian packages"
 
 
 def main() -> int:
@@ -24,7 +27,8 @@ def main() -> int:
     if not chosen:
         parser.error(f"no image is called so; there are {', '.join(recipe.name for recipe in recipes())}")
     try:
-        with Progress([recipe.name for recipe in chosen]) as progress:
+        with Progress((PACKAGES_STEP, *(recipe.name for recipe in chosen))) as progress:
+            packages.ensure(progress, PACKAGES_STEP, ("mmdebstrap",))
             archives = [build(recipe, progress) for recipe in chosen]
         for recipe, path in zip(chosen, archives, strict=True):
             remove_older(recipe)

@@ -61,11 +61,11 @@ install "$@"
 QUERY = ("dpkg-query", "--show", "--showformat", "${db:Status-Status}\t${Package}\t${Provides}\n")
 
 
-def ensure(progress: Progress, title: str) -> None:
+def ensure(progress: Progress, title: str, packages: Sequence[str] = PACKAGES) -> None:
     """Install what is missing, as a step of this title."""
-    wanted = missing(PACKAGES, _installed())
+    wanted = missing(packages, _installed())
     if not wanted:
-        progress.cached(title, f"{len(PACKAGES)} present")
+        progress.cached(title, f"{len(packages)} present")
         return
     with progress.step(title) as step:
         step.note(" ".join(wanted))
