@@ -88,10 +88,6 @@ def restapi_name(restapi: str) -> str:
     return fitted(f"{restapi}-restapi", length_max=NAME_MAX - 17)  # room for a Deployment's two hashes
 
 
-def loginset_name(loginset: str) -> str:
-    return fitted(f"{loginset}-login", length_max=NAME_MAX - 17)
-
-
 def token_secret_name(token: str, username: str) -> str:
     return fitted(f"{token}-jwt-{re.sub('[^a-z0-9]', '-', username.lower())}".rstrip("-"))
 
