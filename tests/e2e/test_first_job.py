@@ -16,6 +16,7 @@ pytestmark = pytest.mark.cluster
 CHECKOUT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 IMAGES_WITHIN_S = 900
+RUNNING = "until squeue -h -t RUNNING | grep -q worker-2; do sleep 0.2; done"
 
 
 class Lab:
@@ -68,6 +69,9 @@ def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab) -> Non
     assert "COMPLETED" in lab.on_controller("sacct", "-X", "-n", "-o", "State")
 
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", "sleep 15")
+    lab.on_controller(
+        "sh", "-c", RUNNING
+    )  # a job that was only accepted would wait for a worker, and not be lost either
     lab.kubectl("scale", "nodeset", "worker", "--replicas=0")
     lab.wait("pod/worker-2", "delete")
     states = lab.on_controller("sacct", "-X", "-n", "-o", "State").split()
