@@ -71,7 +71,7 @@ def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab) -> Non
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", "sleep 15")
     lab.on_controller(
         "sh", "-c", RUNNING
-    )  # a job that was only accepted would wait for a worker, and not be lost either
+    )  # one that was only accepted would wait for a worker
     lab.kubectl("scale", "nodeset", "worker", "--replicas=0")
     lab.wait("pod/worker-2", "delete")
     states = lab.on_controller("sacct", "-X", "-n", "-o", "State").split()
