@@ -69,9 +69,7 @@ def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab) -> Non
     assert "COMPLETED" in lab.on_controller("sacct", "-X", "-n", "-o", "State")
 
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", "sleep 15")
-    lab.on_controller(
-        "sh", "-c", RUNNING
-    )  # one that was only accepted would wait for a worker
+    lab.on_controller("sh", "-c", RUNNING)  # one that was only accepted would wait for a worker
     lab.kubectl("scale", "nodeset", "worker", "--replicas=0")
     lab.wait("pod/worker-2", "delete")
     states = lab.on_controller("sacct", "-X", "-n", "-o", "State").split()
