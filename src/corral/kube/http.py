@@ -36,7 +36,7 @@ PING_S = 30.0
 CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
 BODY_AT_ONCE_BYTES_MAX = 1 << 20
-GATHER_S = 0.005
+GATHER_S = 0.01
 BUSY_S = 0.02  # a stream that brings something more often than this
 
 
@@ -165,6 +165,7 @@ class HttpStream:
     def __init__(self, response: aiohttp.ClientResponse, subject: Subject, url: str) -> None:
         self.status = response.status
         self.headers = _lower(response.headers)
+        self._response = response
         self._content = response.content
         self._subject = subject
         self._url = url
@@ -175,7 +176,7 @@ class HttpStream:
         woken_s = -BUSY_S
         while True:
             if now_s() - woken_s < BUSY_S:
-                await asyncio.sleep(GATHER_S)
+                await self._gather(GATHER_S)
             with border(self._subject, self._url, f"nothing came for {silence_s_max:g} s; the connection is given up"):
                 async with asyncio.timeout(silence_s_max):
                     chunk = await self._content.readany()
@@ -183,6 +184,19 @@ class HttpStream:
                 return
             woken_s = now_s()
             yield chunk
+
+    async def _gather(self, seconds: float) -> None:
+        """Let bytes wait in the kernel: taking them out in small pieces costs three times as much as in large ones."""
+        connection = self._response.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is None:
+            await asyncio.sleep(seconds)
+            return
+        protocol.pause_reading()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            protocol.resume_reading()
 
 
 class HttpSocket:
