@@ -19,6 +19,7 @@ from bench.server import our_client
 from bench.sync import HERE, NothingToDo
 from bench.world import at_once
 from corral.engine import Controller, Manager, Metrics, system_clock
+from corral.engine.manager import freeze_heap
 from corral.engine.queue import NothingDue
 from corral.kube import Precondition
 from corral.kube.models.core_v1 import Pod
@@ -58,8 +59,13 @@ async def consume(settings: Settings) -> Took:
     sizes, stop, synced, seen = settings.sizes, asyncio.Event(), asyncio.Event(), asyncio.Event()
     expected = sizes.events
     controller = Controller.for_(Pod, NothingToDo(), where=HERE, workers=0)
+
+    def on_synced() -> None:
+        freeze_heap()  # as a manager does by itself
+        synced.set()
+
     async with our_client(settings) as client, asyncio.timeout(WITHIN_S):
-        manager = Manager(client, [controller], clock=system_clock(), metrics=Metrics(), on_synced=synced.set)
+        manager = Manager(client, [controller], clock=system_clock(), metrics=Metrics(), on_synced=on_synced)
         informer = manager.informers.of(Pod, HERE)
         informer.on_progress(lambda: seen.set() if informer.statistics().events >= expected else None)
         async with asyncio.TaskGroup() as tasks:

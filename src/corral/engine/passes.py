@@ -3,7 +3,7 @@
 What happens after a pass:
 
     a problem              tried again with backoff, or when the problem says; the condition tells it
-    a plan that acted      looked at again at once (after the barrier): the next plan should be empty
+    a plan that acted      looked at again when its changes are seen, or soon: the next plan should be empty
     `again_after_s`        looked at again then
     an empty plan          nothing until something changes, or the periodic resync
 
@@ -44,6 +44,7 @@ from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Object
 
 BARRIER_S_MAX = 30.0
+ACTED_AGAIN_S = 0.1  # the change's own event brings the key sooner; waiting for it at the barrier would hold a worker
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
@@ -274,7 +275,7 @@ class Passes:
         busy = self._busy[key] = self._busy.get(key, 0) + 1
         if busy <= BUSY_PASSES_MAX and outcome.changed_anything:
             self.queue.forget(key)
-            self.queue.add(key, reason="acted")
+            self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
         else:
             self.queue.retry(key, reason="acted in vain")
         return "requeue"

@@ -37,7 +37,7 @@ CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
 BODY_AT_ONCE_BYTES_MAX = 1 << 20
 GATHER_S = 0.01
-BUSY_S = 0.02  # a stream that brings something more often than this
+FLOOD_BYTES_MIN = 1 << 16  # at once
 
 
 class HttpTransport:
@@ -171,18 +171,17 @@ class HttpStream:
         self._url = url
 
     async def chunks(self, *, silence_s_max: float) -> AsyncGenerator[bytes, None]:
-        """What came, as soon as it came; of a busy stream, what came within `GATHER_S`, since waking up costs most."""
-        now_s = asyncio.get_running_loop().time
-        woken_s = -BUSY_S
+        """What came, as soon as it came; of a flood (a first list), what came within `GATHER_S`."""
+        flood = False
         while True:
-            if now_s() - woken_s < BUSY_S:
+            if flood:
                 await self._gather(GATHER_S)
             with border(self._subject, self._url, f"nothing came for {silence_s_max:g} s; the connection is given up"):
                 async with asyncio.timeout(silence_s_max):
                     chunk = await self._content.readany()
             if not chunk:
                 return
-            woken_s = now_s()
+            flood = len(chunk) >= FLOOD_BYTES_MIN
             yield chunk
 
     async def _gather(self, seconds: float) -> None:
