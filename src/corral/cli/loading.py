@@ -30,7 +30,11 @@ def kinds_of(sources: Iterable[str]) -> tuple[KindController, ...]:
         kinds = getattr(module, "KINDS", None)
         if not isinstance(kinds, tuple) or not all(isinstance(kind, KindController) for kind in kinds):
             raise Failure(f"--load {source}: expected a tuple KINDS of KindController, found {kinds!r}")
-        found += kinds
+        for entry in kinds:
+            if entry.kind.resource in {known.kind.resource for known in found}:
+                name = entry.kind.resource.plural_and_group
+                raise Failure(f"--load {source}: {name} is loaded already; leave this --load out")
+            found.append(entry)
     return tuple(found)
 
 

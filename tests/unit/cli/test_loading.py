@@ -73,3 +73,8 @@ def test_code_that_cannot_be_loaded_is_named(source: str, says: str) -> None:
         kinds_of([source])
 
     assert says in refusal.value.message
+
+
+def test_a_kind_that_is_there_already_is_not_loaded_again() -> None:
+    with pytest.raises(Failure, match=r"notes\.demo\.corral\.dev is loaded already; leave this --load out"):
+        kinds_of([NOTE, NOTE])
