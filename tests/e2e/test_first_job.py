@@ -41,8 +41,7 @@ def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Itera
     images = [sys.executable, "-m", "images", "slurm:26.05", "mariadb:11.8", "--cluster", corral_cluster.name]
     subprocess.run(images, check=True, cwd=CHECKOUT, timeout=IMAGES_WITHIN_S)
     crds = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
-    corral_cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
-    corral_cluster.kubectl("wait", "--for=condition=Established", "-f", "-", "--timeout=30s", stdin=crds)
+    corral_cluster.define(crds)
     options = ["--health-port", "0", "--lease-namespace", corral_namespace]
     environment = {**os.environ, "KUBECONFIG": str(corral_cluster.kubeconfig)}
     with (tmp_path / "operator.log").open("wb") as log:

@@ -51,8 +51,7 @@ class Person:
 @pytest.fixture
 def person(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Person:
     crds = subprocess.run([*COMMAND, "crds", "--load", NOTE], capture_output=True, text=True, check=True).stdout
-    corral_cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
-    corral_cluster.kubectl("wait", "--for=condition=Established", "crd/notes.demo.corral.dev", "--timeout=30s")
+    corral_cluster.define(crds)
     return Person(corral_cluster, corral_namespace, tmp_path)
 
 

@@ -21,9 +21,8 @@ from msgspec import Meta
 
 from corral.kube import ApiError, Client, Invalid, ObjectMeta
 from corral.kube.codec import encode
-from corral.kube.crd import EMBEDDED, UNIQUE, Scale, crd_of, keys, kind, rule, rules
+from corral.kube.crd import EMBEDDED, UNIQUE, Scale, crd_of, keys, kind, rule, rules, to_yaml
 from corral.kube.meta import EMPTY, Condition, Model, Object
-from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import (
     Container,
     ContainerPort,
@@ -149,18 +148,13 @@ class Server:
         sent = untyped(obj.resource)(content=content)
         return self._runner.run(self._client.create(sent, field_manager="test", dry_run=True))
 
-    def define(self, crd: CustomResourceDefinition) -> None:
-        self._runner.run(self._client.apply(crd, field_manager="test", force=True))
-
 
 @pytest.fixture(scope="module")
 def server(corral_cluster: Cluster) -> Iterator[Server]:
+    corral_cluster.define(to_yaml(crd_of(Sink), crd_of(Tub)))
     with asyncio.Runner() as runner:
         opened = corral_cluster.client()
         found = Server(runner, runner.run(opened.__aenter__()))
-        for own in (Sink, Tub):
-            found.define(crd_of(own))
-            corral_cluster.kubectl("wait", "--for=condition=Established", f"crd/{own.resource.plural_and_group}")
         yield found
         runner.run(opened.__aexit__(None, None, None))
 

@@ -13,9 +13,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> None:
-    for kind in (Accounting, RestApi, Token):
-        corral_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(crd_of(kind)))
-        corral_cluster.kubectl("wait", "--for=condition=Established", f"crd/{kind.resource.plural_and_group}")
+    corral_cluster.define(to_yaml(*(crd_of(kind) for kind in (Accounting, RestApi, Token))))
 
 
 def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool = True) -> str:

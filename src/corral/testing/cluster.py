@@ -1,5 +1,6 @@
 """A real cluster for tests: the one that CORRAL_TEST_KUBECONFIG names, or a local one that is started when needed."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -9,8 +10,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from corral.kube import Client
+from corral.kube.definitions import define
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.local import builds, images
 from corral.local.home import home_of
 
@@ -36,6 +40,16 @@ class Cluster(msgspec.Struct, frozen=True):
     ) -> subprocess.CompletedProcess[str]:
         command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def define(self, definitions: str) -> None:
+        """Make the kinds of a YAML file of definitions known, and return when the server serves them."""
+        crds = [msgspec.convert(document, CustomResourceDefinition) for document in yaml.safe_load_all(definitions)]
+
+        async def defined() -> None:
+            async with self.client() as client:
+                await define(client, crds, field_manager="test")
+
+        asyncio.run(defined())
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
