@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
-from random import Random
+from random import SystemRandom
 
 from corral.kube.client import Client, Put, Selector
 from corral.kube.errors import KubeError, Subject
@@ -39,7 +39,7 @@ async def _wait_until_served(client: Client, name: str, within_s: float) -> None
     try:
         async with (
             asyncio.timeout(within_s),
-            aclosing(follow(client, CustomResourceDefinition, only, server=Server(), random=Random(name))) as events,  # noqa: S311
+            aclosing(follow(client, CustomResourceDefinition, only, server=Server(), random=SystemRandom())) as events,
         ):
             async for event in events:
                 if isinstance(event, InitPut) and event.objects:
