@@ -10,6 +10,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO
 
@@ -72,7 +73,7 @@ def write_layer(root: Path, recipe: Recipe, target: Path) -> Layer:
     with target.open("wb") as sink:
         stream = Hashed(sink)
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=1 << 20) as tar:
-            paths = tuple(kept(root))
+            paths = tuple(kept(root, recipe.dropped))
             folders = with_parents(recipe, frozenset(paths))
             for path in paths:
                 if path not in folders:
@@ -86,20 +87,23 @@ def write_layer(root: Path, recipe: Recipe, target: Path) -> Layer:
         return Layer(file=target, diff_id=f"sha256:{stream.finish()}")
 
 
-def kept(root: Path) -> Iterator[str]:
+def kept(root: Path, dropped: tuple[str, ...] = ()) -> Iterator[str]:
     """Absolute paths in the image of all that stays, parents first, always in the same order."""
+
+    def goes(path: str) -> bool:
+        return path in DROPPED or path.startswith(DROPPED_PREFIX) or any(fnmatchcase(path, one) for one in dropped)
+
     pending = [""]
     while pending:
         folder = pending.pop()
         names = sorted(os.listdir(f"{root}{folder}"), reverse=True)
         for path in sorted(f"{folder}/{name}" for name in names):
-            if path in DROPPED or path.startswith(DROPPED_PREFIX):
-                continue
-            yield path
+            if not goes(path):
+                yield path
         for name in names:
             path = f"{folder}/{name}"
             inside = Path(f"{root}{path}")
-            if path not in EMPTIED and path not in DROPPED and inside.is_dir() and not inside.is_symlink():
+            if path not in EMPTIED and not goes(path) and inside.is_dir() and not inside.is_symlink():
                 pending.append(path)
 
 

@@ -24,9 +24,25 @@ SLURM_PACKAGES = (
     "slurm-wlm-jwt-plugin",  # only recommended by slurmctld, which cannot read AuthAltTypes=auth/jwt without it
     "openssh-server",
     "tini",  # slurmd as first process would reap nothing
+    "hitch",  # TLS for slurmrestd, whose Debian build has none
     "systemd-standalone-sysusers",  # else all of systemd comes
 )
-MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core", "tini")
+MARIADB_PACKAGES = (
+    "mariadb-server-core",
+    "mariadb-client-core",
+    "mariadb-client",  # for mariadb-dump alone
+    "tini",
+)
+# mariadb-client brings perl and a dozen programs of 5 MB each; nothing that we run needs them.
+MARIADB_DROPPED = (
+    "/usr/bin/mariadb-[abcp]*",
+    "/usr/bin/mariadb-import",
+    "/usr/bin/mariadb-s[hl]*",
+    "/usr/lib/*/perl",
+    "/usr/lib/*/libperl.so*",
+    "/usr/share/perl",
+    "/usr/share/perl5",
+)
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +58,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     scripts: Mapping[str, bytes]
     folders: Mapping[str, Folder]
     users: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()  # patterns of paths that are left out, with all that is below them
 
     @property
     def key(self) -> str:
@@ -85,8 +102,9 @@ def mariadb(version: str) -> Recipe:
         name=f"corral/mariadb:{version}",
         root=Root(name=f"image-mariadb-{version}", suite="trixie", packages=MARIADB_PACKAGES),
         scripts=_scripts("mariadb"),
-        folders={"/etc/corral/keys": Folder(), "/run/mysqld": ours, "/var/lib/mysql": ours},
+        folders={"/dumps": ours, "/etc/corral/keys": Folder(), "/run/mysqld": ours, "/var/lib/mysql": ours},
         users=(f"mysql:x:{MYSQL_UID}:{MYSQL_UID}:MariaDB:/nonexistent:/usr/sbin/nologin",),
+        dropped=MARIADB_DROPPED,
     )
 
 
