@@ -39,7 +39,7 @@ def doubtful_options(name: str, key: Key, value: str) -> Iterable[str]:
         option = re.split("[=:]", word, maxsplit=1)[0]
         if option and not _among(option, key.options):
             guess = nearest(option, key.options)
-            yield f"has no option {option}{f': did you mean {guess}?' if guess else ''} Slurm ignores it silently"
+            yield f"has no option {option}: {f'did you mean {guess}? ' if guess else ''}Slurm ignores it silently"
 
 
 def _wrong_type(kind: Type, value: str) -> str:
