@@ -88,6 +88,25 @@ def restapi_name(restapi: str) -> str:
     return fitted(f"{restapi}-restapi", length_max=NAME_MAX - 17)  # room for a Deployment's two hashes
 
 
+def login_name(loginset: str) -> str:
+    """ConfigMap, Service and Deployment of a LoginSet."""
+    return fitted(f"{loginset}-login", length_max=NAME_MAX - 17)
+
+
+def host_keys_name(loginset: str) -> str:
+    return fitted(f"{loginset}-host-keys")
+
+
+def identity_name(controller: str) -> str:
+    """The ConfigMap with the people of a cluster."""
+    return fitted(f"{controller}-identity")
+
+
+def home_name(controller: str) -> str:
+    """The claim of the /home that workers and login nodes of a cluster share."""
+    return fitted(f"{controller}-home")
+
+
 def token_secret_name(token: str, username: str) -> str:
     return fitted(f"{token}-jwt-{re.sub('[^a-z0-9]', '-', username.lower())}".rstrip("-"))
 
