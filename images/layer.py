@@ -84,6 +84,10 @@ def write_layer(root: Path, recipe: Recipe, target: Path) -> Layer:
                 tar.addfile(_folder_entry(path, folders[path]))
             for name, content in sorted(recipe.scripts.items()):
                 _add_content(tar, f"{SCRIPTS_FOLDER}/{name}", 0o755, content)
+            for path, content in sorted(recipe.files.items()):
+                _add_content(tar, path, 0o644, content)
+            for path, target_path in sorted(recipe.links.items()):
+                tar.addfile(_link_entry(path, target_path))
         return Layer(file=target, diff_id=f"sha256:{stream.finish()}")
 
 
@@ -133,6 +137,12 @@ def _folder_entry(path: str, folder: Folder) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(path.lstrip("/"))
     entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, folder.mode, EPOCH
     entry.uid = entry.gid = folder.owner
+    return entry
+
+
+def _link_entry(path: str, target: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.type, entry.linkname, entry.mode, entry.mtime = tarfile.SYMTYPE, target, 0o777, EPOCH
     return entry
 
 

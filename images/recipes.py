@@ -26,6 +26,12 @@ SLURM_PACKAGES = (
     "tini",  # slurmd as first process would reap nothing
     "hitch",  # TLS for slurmrestd, whose Debian build has none
     "systemd-standalone-sysusers",  # else all of systemd comes
+    "libnss-extrausers",  # people by mounted files
+    "libnss-ldapd",  # people by a directory, which nslcd asks; forky has no SSSD
+    "libpam-ldapd",
+    "nslcd",
+    "less",  # what people miss first on a login node
+    "nano",
 )
 MARIADB_PACKAGES = (
     "mariadb-server-core",
@@ -51,12 +57,17 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """`scripts` are contents by name, executable in SCRIPTS_FOLDER; `users` are lines added to /etc/passwd."""
+    """`scripts` are contents by name, executable in SCRIPTS_FOLDER; `users` are lines added to /etc/passwd.
+
+    `files` are contents by path, in place of the packages' own; `links` lead from a path to another one.
+    """
 
     name: str
     root: Root
     scripts: Mapping[str, bytes]
     folders: Mapping[str, Folder]
+    files: Mapping[str, bytes] = {}
+    links: Mapping[str, str] = {}
     users: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()  # patterns of paths that are left out, with all that is below them
 
@@ -83,8 +94,12 @@ def slurm(version: str) -> Recipe:
         scripts=_scripts("slurm"),
         folders={
             "/etc/corral/config": Folder(),
+            "/etc/corral/identity": Folder(),
             "/etc/corral/keys": Folder(),
+            "/etc/corral/login": Folder(),
+            "/etc/corral/ssh": Folder(),
             "/etc/slurm": ours,
+            "/run/nslcd": Folder(),
             "/run/slurm": Folder(),  # root's for slurmd; sackd has a volume here
             "/run/slurmctld": ours,
             "/run/slurmdbd": ours,
@@ -92,7 +107,10 @@ def slurm(version: str) -> Recipe:
             "/var/log/slurm": ours,
             "/var/spool/slurmctld": ours,
             "/var/spool/slurmd": Folder(),
+            "/var/lib/extrausers": Folder(),
         },
+        files=_files("slurm-etc", "/etc"),
+        links={"/etc/nslcd.conf": "/run/nslcd/nslcd.conf"},  # the one place where nslcd looks; written in the pod
     )
 
 
@@ -110,3 +128,8 @@ def mariadb(version: str) -> Recipe:
 
 def _scripts(folder: str) -> Mapping[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / folder).iterdir())}
+
+
+def _files(folder: str, at: str) -> Mapping[str, bytes]:
+    top = Path(__file__).parent / folder
+    return {f"{at}/{path.relative_to(top)}": path.read_bytes() for path in sorted(top.rglob("*")) if path.is_file()}
