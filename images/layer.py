@@ -73,7 +73,8 @@ def write_layer(root: Path, recipe: Recipe, target: Path) -> Layer:
     with target.open("wb") as sink:
         stream = Hashed(sink)
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=1 << 20) as tar:
-            paths = tuple(kept(root, recipe.dropped))
+            replaced = recipe.files.keys() | recipe.links.keys()
+            paths = tuple(path for path in kept(root, recipe.dropped) if path not in replaced)
             folders = with_parents(recipe, frozenset(paths))
             for path in paths:
                 if path not in folders:
