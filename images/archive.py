@@ -9,16 +9,17 @@ from pathlib import Path
 
 from corral.local.roots import EPOCH
 from images.layer import Layer
+from images.recipes import Recipe
 
 ENTRYPOINT = ("/usr/bin/tini", "-g", "--")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def write_archive(name: str, layer: Layer, target: Path) -> None:
-    config = json.dumps(configuration(layer), sort_keys=True).encode()
+def write_archive(recipe: Recipe, layer: Layer, target: Path) -> None:
+    config = json.dumps(configuration(recipe, layer), sort_keys=True).encode()
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"
     layer_name = "layer.tar.gz"
-    manifest = json.dumps([{"Config": config_name, "RepoTags": [name], "Layers": [layer_name]}]).encode()
+    manifest = json.dumps([{"Config": config_name, "RepoTags": [recipe.name], "Layers": [layer_name]}]).encode()
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as tar:
         for file_name, content in (("manifest.json", manifest), (config_name, config)):
             tar.addfile(_entry(file_name, len(content)), io.BytesIO(content))
@@ -26,11 +27,12 @@ def write_archive(name: str, layer: Layer, target: Path) -> None:
             tar.addfile(_entry(layer_name, layer.file.stat().st_size), stream)
 
 
-def configuration(layer: Layer) -> dict[str, object]:
+def configuration(recipe: Recipe, layer: Layer) -> dict[str, object]:
+    user = {"User": f"{recipe.uid}:{recipe.uid}"} if recipe.uid else {}
     return {
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
         "os": "linux",
-        "config": {"Entrypoint": list(ENTRYPOINT), "Env": [PATH, "LC_ALL=C.UTF-8"]},
+        "config": {"Entrypoint": list(ENTRYPOINT), "Env": [PATH, "LC_ALL=C.UTF-8"], **user},
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
     }
 

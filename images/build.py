@@ -6,15 +6,17 @@ The result has the recipe's key in its name, and a link of the plain name (`slur
 import os
 import shutil
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from corral.local import roots
 from corral.local.paths import cache_dir
-from corral.local.progress import Progress
+from corral.local.progress import Progress, Step
 from images.archive import write_archive
 from images.layer import write_layer
+from images.program import site, with_program
 from images.recipes import Recipe
-from images.sbom import bill
+from images.sbom import bill, debian_packages, python_packages
 
 
 def archive_path(recipe: Recipe) -> Path:
@@ -28,12 +30,26 @@ def build(recipe: Recipe, progress: Progress) -> Path:
         progress.cached(recipe.name, _size(target))
     else:
         with progress.step(recipe.name) as step:
-            root = roots.ensure(recipe.root, step)
-            step.say("packing")
-            pack(root, recipe, target)
+            make(recipe, target, step)
             step.note(_size(target))
     _link(target, recipe)
     return target
+
+
+def make(recipe: Recipe, target: Path, step: Step) -> None:
+    base = roots.ensure(recipe.root, step)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder,
+        _complete(base, recipe, Path(folder), step) as root,
+    ):
+        step.say("packing")
+        pack(root, recipe, target)
+
+
+def _complete(base: Path, recipe: Recipe, folder: Path, step: Step) -> AbstractContextManager[Path]:
+    """The root folder with what does not come from Debian."""
+    return with_program(base, recipe.program.python, folder, step) if recipe.program else nullcontext(base)
 
 
 def pack(root: Path, recipe: Recipe, target: Path) -> None:
@@ -41,10 +57,19 @@ def pack(root: Path, recipe: Recipe, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".packing-") as folder:
         unfinished = Path(folder) / "image.tar"
-        write_archive(recipe.name, write_layer(root, recipe, Path(folder) / "layer.tar.gz"), unfinished)
-        status = (root / "var/lib/dpkg/status").read_text(encoding="utf-8")
-        bill_path(target).write_bytes(bill(recipe.name, recipe.root.suite, status))
+        write_archive(recipe, write_layer(root, recipe, Path(folder) / "layer.tar.gz"), unfinished)
+        bill_path(target).write_bytes(materials(root, recipe))
         unfinished.replace(target)
+
+
+def materials(root: Path, recipe: Recipe) -> bytes:
+    status = (root / "var/lib/dpkg/status").read_text(encoding="utf-8")
+    records = sorted(site(root, recipe.program.python).glob("*.dist-info/METADATA")) if recipe.program else ()
+    return bill(
+        recipe.name,
+        debian_packages(status, recipe.root.suite),
+        python_packages(record.read_text(encoding="utf-8") for record in records),
+    )
 
 
 def bill_path(archive: Path) -> Path:

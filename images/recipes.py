@@ -6,12 +6,15 @@ from pathlib import Path
 
 import msgspec
 
+from corral import __version__
 from corral.local.roots import Root
+from images.program import sources_digest
 
 FORMAT = 2  # another way of packing makes other archives of the same recipe
 SCRIPTS_FOLDER = "/usr/libexec/corral"
 SLURM_UID = 64030  # Debian's, in all releases
 MYSQL_UID = 999
+CORRAL_UID = 65532
 
 SLURM_SUITES = {"24.11": "trixie", "26.05": "forky"}
 SLURM_PACKAGES = (
@@ -49,6 +52,15 @@ MARIADB_DROPPED = (
     "/usr/share/perl",
     "/usr/share/perl5",
 )
+CORRAL_PACKAGES = ("python3", "tini")
+CORRAL_PYTHON = "3.13"  # trixie's
+CORRAL_DROPPED = (
+    "/usr/bin/perl*",
+    "/usr/lib/*-linux-gnu/gconv",
+    "/usr/lib/*-linux-gnu/perl-base",
+    "/usr/lib/python*/pydoc_data",
+    "/usr/share/perl5",
+)
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +68,18 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0o755
 
 
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """Corral itself, for this version of Python; `sources` is a digest of all that it is made from."""
+
+    python: str
+    sources: str
+
+
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """`scripts` are contents by name, executable in SCRIPTS_FOLDER; `users` are lines added to /etc/passwd.
 
     `files` are contents by path, in place of the packages' own; `links` lead from a path to another one.
+    `uid` is whom the container runs as, where nobody says otherwise.
     """
 
     name: str
@@ -70,6 +90,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     links: Mapping[str, str] = {}
     users: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()  # patterns of paths that are left out, with all that is below them
+    uid: int = 0
+    program: Program | None = None
 
     @property
     def key(self) -> str:
@@ -82,7 +104,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recipes() -> tuple[Recipe, ...]:
-    return (slurm("26.05"), mariadb("11.8"), slurm("24.11"))
+    return (corral(), slurm("26.05"), mariadb("11.8"), slurm("24.11"))
 
 
 def slurm(version: str) -> Recipe:
@@ -123,6 +145,21 @@ def mariadb(version: str) -> Recipe:
         folders={"/dumps": ours, "/etc/corral/keys": Folder(), "/run/mysqld": ours, "/var/lib/mysql": ours},
         users=(f"mysql:x:{MYSQL_UID}:{MYSQL_UID}:MariaDB:/nonexistent:/usr/sbin/nologin",),
         dropped=MARIADB_DROPPED,
+    )
+
+
+def corral(version: str = __version__) -> Recipe:
+    """The operator. It needs no right, writes no file, and has no key."""
+    return Recipe(
+        name=f"corral/corral:{version}",
+        root=Root(name="image-corral", suite="trixie", packages=CORRAL_PACKAGES),
+        scripts=_scripts("corral"),
+        folders={},
+        links={"/usr/local/bin/corral": f"{SCRIPTS_FOLDER}/corral"},
+        dropped=CORRAL_DROPPED,
+        users=(f"corral:x:{CORRAL_UID}:{CORRAL_UID}:Corral:/nonexistent:/usr/sbin/nologin",),
+        uid=CORRAL_UID,
+        program=Program(python=CORRAL_PYTHON, sources=sources_digest()),
     )
 
 

@@ -1,0 +1,112 @@
+"""Corral's own wheel and the packages of uv.lock, put into a copy of a root folder with Debian's Python.
+
+Bytecode is compiled here, with hashes in place of times: the container's file system is read-only, and the layer gives
+every file the same time, which would make all that Debian's packages compiled stale.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from corral.local import logged
+from corral.local.errors import LocalError
+from corral.local.paths import cache_dir
+from corral.local.progress import Step
+from corral.local.roots import EPOCH
+from corral.local.toolchain import MACHINE_CERTIFICATES
+
+CHECKOUT = Path(__file__).parents[1]
+MADE_FROM = ("LICENSE", "README.md", "pyproject.toml", "uv.lock")
+SOURCES = "src/corral"
+BYTECODE = "__pycache__"
+
+# uv brings certificates of its own; it is to trust what the machine trusts. It builds with the Python that runs us.
+ENVIRONMENT = {
+    "SOURCE_DATE_EPOCH": str(EPOCH),
+    "UV_PYTHON": sys.executable,
+    "UV_PYTHON_DOWNLOADS": "never",
+    **({"SSL_CERT_FILE": str(MACHINE_CERTIFICATES)} if MACHINE_CERTIFICATES.exists() else {}),
+}
+
+
+def sources_digest(checkout: Path = CHECKOUT) -> str:
+    """Tells apart all that would make another wheel or install other packages."""
+    digest = hashlib.sha256()
+    for path in (*(checkout / name for name in MADE_FROM), *_sources(checkout / SOURCES)):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(checkout)} {content}\n".encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def with_program(root: Path, python: str, folder: Path, step: Step) -> Iterator[Path]:
+    """A copy of the root folder, below `folder` on the same disk, that has the program; gone afterwards."""
+    copy = folder / "root"
+    try:
+        # Links instead of copies: nothing below is written in place, so the root folder stays as it is.
+        subprocess.run(["cp", "--archive", "--link", root, copy], check=True)
+        _install(copy, python, folder, step)
+        _compile(copy, python, step)
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _install(root: Path, python: str, folder: Path, step: Step) -> None:
+    uv, requirements = find_uv(), folder / "requirements.txt"
+    export = ("export", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
+    _run((uv, *export, "--output-file", str(requirements)), "reading uv.lock", step)
+    _run((uv, "build", "--wheel", "--out-dir", str(folder), str(CHECKOUT)), "building Corral's wheel", step)
+    (wheel,) = folder.glob("*.whl")
+    install = (
+        uv, "pip", "install", "--link-mode=copy", "--no-deps", "--only-binary=:all:", f"--python-version={python}",
+        f"--python-platform={platform.machine()}-unknown-linux-gnu", f"--target={site(root, python)}",
+    )  # fmt: skip
+    _run((*install, "--require-hashes", f"--requirement={requirements}"), "installing the locked packages", step)
+    _run((*install, str(wheel)), "installing Corral", step)
+    shutil.rmtree(site(root, python) / "bin", ignore_errors=True)  # they would start this machine's Python
+    for record in site(root, python).glob("*.dist-info/direct_url.json"):
+        record.unlink()  # a path of this machine
+
+
+def _compile(root: Path, python: str, step: Step) -> None:
+    step.say("compiling")
+    libraries = (root / f"usr/lib/python{python}", site(root, python))
+    for folder in libraries:
+        for stale in sorted(folder.rglob(BYTECODE)):
+            shutil.rmtree(stale)
+    inside = [f"/{folder.relative_to(root)}" for folder in libraries]
+    compileall = [f"python{python}", "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", *inside]
+    _run(("chroot", str(root), *compileall), "compiling", step, {"PYTHONHASHSEED": "0"})
+
+
+def site(root: Path, python: str) -> Path:
+    return root / f"usr/local/lib/python{python}/dist-packages"
+
+
+def find_uv(environment: Mapping[str, str] = os.environ) -> str:
+    """As scripts/bootstrap finds it; $UV for those whom sudo gave another PATH."""
+    for candidate in (environment.get("UV"), shutil.which("uv"), str(cache_dir(environment) / "uv/bin/uv")):
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+    raise LocalError("uv is not here, and Corral's image is made with it: run `scripts/bootstrap`, which gets it")
+
+
+def _run(command: Sequence[str], task: str, step: Step, environment: Mapping[str, str] | None = None) -> None:
+    log = cache_dir() / "logs" / f"image-{task.replace(' ', '-').replace(chr(39), '')}.log"
+    step.say(task)
+    try:
+        made = {**ENVIRONMENT, **(environment or {})}
+        logged.run(["nice", *command], step=step, log=log, cwd=CHECKOUT, environment=made)
+    except logged.ProgramError as error:
+        raise error.sentence(task) from error
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and BYTECODE not in path.parts)
