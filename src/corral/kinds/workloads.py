@@ -10,6 +10,7 @@ from corral.kube.models.core_v1 import (
     ConfigMapVolumeSource,
     Container,
     EmptyDirVolumeSource,
+    Pod,
     PodSecurityContext,
     PodSpec,
     Probe,
@@ -69,6 +70,17 @@ def answers_on(port: int, *, period_s: int, failures_max: int) -> Probe:
         timeout_seconds=2,
         success_threshold=1,
     )
+
+
+def container_trouble(pod: Pod) -> str:
+    """Why the container does not run: its own last words if it has ended, else what kubelet says."""
+    for status in pod.status.container_statuses:
+        waiting, ended = status.state.waiting, status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.message.strip():
+            return f": it ended with {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"
+        if waiting is not None and waiting.reason:
+            return f": {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
+    return ""
 
 
 def config_map_volume(config_map: str) -> Volume:

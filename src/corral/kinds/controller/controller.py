@@ -29,6 +29,7 @@ from corral.kinds.controller.spec import Controller, ControllerStatus
 from corral.kinds.controller.status import status
 from corral.kinds.keys import jwt_key_of, slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.versions import spec_or_version_changed
 from corral.kube.client import Client, Selector
 from corral.kube.meta import Object
 from corral.kube.models.apps_v1 import StatefulSet
@@ -179,7 +180,7 @@ def controller(shell: PodShell | None = None) -> Declaration[Controller, Snapsho
         .owns(ServiceMonitor, optional=True)
         .watches(Pod, to=_of_pod, where=Selector(labels=f"app.kubernetes.io/name={COMPONENT}"))
         .watches(NodeSet, to=_of_nodeset, when=generation_changed)
-        .watches(Accounting, to=_referring("Accounting"), when=generation_changed)
+        .watches(Accounting, to=_referring("Accounting"), when=spec_or_version_changed)
         .watches(ConfigMap, to=_referring("ConfigMap"))
         .watches(Secret, to=_referring("Secret"))
         .indexes(Controller, "references", _refers_to)

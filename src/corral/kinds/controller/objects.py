@@ -8,7 +8,7 @@ must not restart slurmctld. What must, is marked there (`RESTART`).
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from corral.kinds import names, overrides
+from corral.kinds import names, overrides, versions
 from corral.kinds.controller.files import CONFIG_DIR, DIGEST_FILE, KEYS_DIR, STATE_DIR, Files
 from corral.kinds.controller.spec import Controller
 from corral.kinds.keys import jwt_key_of, slurm_key_of
@@ -158,7 +158,8 @@ def stateful_set(controller: Controller, restart: str, keys: Mapping[str, bytes]
     if keys:
         marks[KEYS] = _keys_digest(keys)
     claims = () if controller.spec.persistence.existing_claim else (_claim(controller),)
-    template = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=marks), spec=_pod(controller))
+    at_version = {**labels, versions.LABEL: controller.spec.version}
+    template = PodTemplateSpec(metadata=ObjectMeta(labels=at_version, annotations=marks), spec=_pod(controller))
     return StatefulSet(
         metadata=ObjectMeta(name=name, labels=labels),
         spec=StatefulSetSpec(

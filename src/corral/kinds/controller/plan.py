@@ -30,7 +30,7 @@ from corral.engine import (
     is_controlled_by,
     target,
 )
-from corral.kinds import keys, names
+from corral.kinds import keys, names, versions
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller import objects
 from corral.kinds.controller.files import DIGEST_FILE, Files, Sources, references, rendered
@@ -39,6 +39,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
+from corral.kinds.workloads import container_trouble
 from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import ConfigMap, Pod, Secret, Service
@@ -96,6 +97,8 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if controller.spec.external is not None:
         return children(controller, (objects.workers_service(controller),), snapshot.children) + _keys_needed(snapshot)
+    snapshot, turn = in_turn(snapshot)
+    controller = snapshot.object
     keys_needed = _keys_needed(snapshot)
     files, config_needed = configuration(snapshot)
     restart = restart_mark(snapshot, files)
@@ -106,7 +109,15 @@ def plan(snapshot: Snapshot) -> Plan:
     except objects.TooLarge as error:
         return _stalled("ConfigTooLarge", str(error))
     delivered = NOTHING if files is None else _delivery(snapshot, files, restart)
-    return keys_needed + config_needed + _announced(snapshot, files) + made + delivered
+    return keys_needed + config_needed + _announced(snapshot, files) + made + delivered + turn
+
+
+def in_turn(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+    """The Controller with the version that it runs for now, and why that is not the one asked for."""
+    step = versions.slurmctld(snapshot.object, snapshot.accounting)
+    spec = msgspec.structs.replace(snapshot.object.spec, version=step.version)
+    at_its_version = msgspec.structs.replace(snapshot.object, spec=spec)
+    return msgspec.structs.replace(snapshot, object=at_its_version), Plan(waits=step.waits)
 
 
 def configuration(snapshot: Snapshot) -> tuple[Files | None, Plan]:
@@ -151,17 +162,6 @@ def needs_restart(change: Change) -> bool:
     if change.effect in (Effect.RESTART_SLURMCTLD, Effect.RESTART_ALL):
         return True
     return change.effect is Effect.DRAIN and not change.record and change.key != "MaxNodeCount"
-
-
-def container_trouble(pod: Pod) -> str:
-    """Why the container does not run: its own last words if it has ended, else what kubelet says."""
-    for status in pod.status.container_statuses:
-        waiting, ended = status.state.waiting, status.state.terminated or status.last_state.terminated
-        if ended is not None and ended.message.strip():
-            return f": it ended with {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"
-        if waiting is not None and waiting.reason:
-            return f": {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
-    return ""
 
 
 def is_ready(pod: Pod) -> bool:
@@ -269,6 +269,10 @@ def _delivery(snapshot: Snapshot, files: Files, restart: str) -> Plan:
         return _waiting("SlurmctldStarting", f"waiting for pod {name}")
     if pod.metadata.annotations.get(objects.RESTART, "") != restart:
         return _waiting("SlurmctldRestarting", f"waiting for pod {pod.metadata.name} to be replaced")
+    version = snapshot.object.spec.version
+    if pod.metadata.labels.get(versions.LABEL, version) != version:
+        message = f"waiting for pod {pod.metadata.name} to be replaced by one of Slurm {version}"
+        return _waiting("SlurmctldRestarting", message)
     if not is_ready(pod):
         return _waiting("SlurmctldStarting", f"waiting for slurmctld in {ref(pod)}{container_trouble(pod)}")
     if running is None or not running.up or not running.digest:

@@ -32,7 +32,9 @@ class Metrics(Model, frozen=True, kw_only=True):
 
 
 class ControllerSpec(Model, frozen=True, kw_only=True):
-    version: SlurmVersion = "26.05"
+    version: Annotated[
+        SlurmVersion, rule("self >= oldSelf", "slurmctld's state was converted to the newer version; no way back")
+    ] = "26.05"
     cluster_name: Annotated[
         str,
         Meta(max_length=40, pattern=r"^[a-z0-9_-]*$", description="Slurm's ClusterName; default: namespace_name."),

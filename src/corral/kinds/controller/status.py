@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from corral.engine import SUSPENDED, Outcome, Outside, conditions, verdict
-from corral.kinds.controller.plan import Snapshot, configuration
+from corral.kinds.controller.plan import Snapshot, configuration, in_turn
 from corral.kinds.controller.spec import ControllerStatus
 from corral.kube.meta import Condition
 
@@ -26,6 +26,7 @@ def status(snapshot: Snapshot, outcome: Outcome) -> ControllerStatus:
         )
     ready = "slurmctld runs elsewhere" if spec.external else "slurmctld runs the desired configuration"
     said = verdict(outcome, ready_message=ready)
+    snapshot, _turn = in_turn(snapshot)
     files, _why = configuration(snapshot) if spec.external is None else (None, None)
     more = () if spec.external else (config_applied(snapshot, outcome),)
     return ControllerStatus(
