@@ -11,6 +11,7 @@ import msgspec
 from corral.cli.loading import kinds_of
 from corral.engine.registry import KindController
 from corral.kube import Client, Credentials, HttpTransport, load_credentials
+from corral.kube.values import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +66,25 @@ def output_option(command: F) -> F:
     return click.option(
         "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print."
     )(command)
+
+
+class DurationType(click.ParamType[float]):
+    """`300`, `90s`, `5m`, `1h30m`: seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value)
+        try:
+            return float(text) if text.isdigit() else parse_duration(text).total_seconds()
+        except ValueError:
+            self.fail(f"{text!r}: expected seconds or a duration such as 90s, 5m, 1h30m", param, ctx)
+
+
+def duration_option(name: str, *, default: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
+    return click.option(name, type=DurationType(), default=default, show_default=True, metavar="DURATION", help=help)
 
 
 def _as_command(command: F, wrapped: Callable[..., Any]) -> F:

@@ -65,8 +65,8 @@ def lint(folder: Path, name: str, text: str, *options: str) -> Result:
             "did you mean enable_configless? Slurm ignores it silently"
         ),
         (
-            "m.yaml:11: note: Controller demo, spec.extraConf: SwitchType needs more than a reconfigure when it changes: "
-            "drain all jobs, then restart all daemons (records of running jobs may be lost)"
+            "m.yaml:11: note: Controller demo, spec.extraConf: SwitchType needs more than a reconfigure when it "
+            "changes: drain all jobs, then restart all daemons (records of running jobs may be lost)"
         ),
         (
             "m.yaml:18: error: NodeSet worker, spec.extraConf: Wieght is no key of a NodeName line of Slurm 26.05: "

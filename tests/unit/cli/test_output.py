@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from corral.cli.output import age, diff_lines, table
-from corral.cli.status import row_of
+from corral.cli.rows import row_of
 from corral.engine import Apply
 from corral.engine.questions import Change
 from corral.kube.meta import Condition, ObjectMeta
