@@ -24,6 +24,7 @@ MYSQL_UID = 999
 NOBODY_UID = 65534
 
 SLURM_KEY = "slurm.key"  # keys of our Secrets, and file names in /etc/slurm
+SLURM_JWKS = "slurm.jwks"  # several keys of which one signs; Slurm prefers it to slurm.key
 JWT_KEY = "jwt.key"
 TOKEN_KEY = "SLURM_JWT"  # noqa: S105 - the name of a key, not a secret
 
@@ -82,6 +83,16 @@ def accounting_name(accounting: str) -> str:
 
 def database_name(accounting: str) -> str:
     return fitted(f"{accounting}-database", length_max=NAME_MAX - 2 - 11)
+
+
+def dumps_name(accounting: str) -> str:
+    """The volume with the dumps of its database."""
+    return fitted(f"{accounting}-dumps")
+
+
+def dump_name(accounting: str, version: str) -> str:
+    """The Job that dumps the database of this version of slurmdbd."""
+    return fitted(f"{accounting}-dump-{version.replace('.', '-')}", length_max=NAME_MAX - 6)  # room for a pod's hash
 
 
 def restapi_name(restapi: str) -> str:

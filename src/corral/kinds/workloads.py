@@ -36,7 +36,12 @@ UNPRIVILEGED = SecurityContext(
 
 
 def unprivileged_pod(
-    uid: int, container: Container, *volumes: Volume, writable: Mapping[str, str], grace_period_s: int
+    uid: int,
+    container: Container,
+    *volumes: Volume,
+    writable: Mapping[str, str],
+    grace_period_s: int,
+    restart_policy: str = "",
 ) -> PodSpec:
     """A pod of one daemon that runs as `uid`. `writable`: folders that it may write to and that go with it, by name."""
     folders = tuple(VolumeMount(name=name, mount_path=path) for name, path in writable.items())
@@ -54,6 +59,7 @@ def unprivileged_pod(
         automount_service_account_token=False,
         enable_service_links=False,
         termination_grace_period_seconds=grace_period_s,
+        restart_policy=restart_policy,
     )
 
 

@@ -9,14 +9,17 @@ from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
 from corral.engine.controller import generation_changed
 from corral.engine.status import SUSPENDED
 from corral.kinds import keys, names
-from corral.kinds.accounting.plan import Snapshot, generated_password, plan
+from corral.kinds.accounting.plan import Snapshot, generated_password, installed, is_ready, plan, slurmdbd_set
 from corral.kinds.accounting.spec import Accounting, AccountingStatus
 from corral.kinds.controller.spec import Controller as SlurmController
-from corral.kube.meta import Object, ObjectRef, ref
+from corral.kube.meta import Object, ref
 from corral.kube.models.apps_v1 import StatefulSet
-from corral.kube.models.core_v1 import Secret, Service
+from corral.kube.models.batch_v1 import Job
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.selection import Selector
 
 PASSWORD_BYTES = 24
+MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 
 
 def random_password() -> bytes:
@@ -50,11 +53,12 @@ class AccountingReconciler:
         accounting = snapshot.object
         message = "slurmdbd runs elsewhere" if accounting.spec.external else "slurmdbd and its database are up"
         said = SUSPENDED if accounting.spec.suspend else verdict(outcome, ready_message=message)
-        runs = said.ready and accounting.spec.external is None
+        slurmdbd = slurmdbd_set(snapshot)
+        runs = slurmdbd is not None and is_ready(slurmdbd)
         return AccountingStatus(
             observed_generation=accounting.metadata.generation,
             conditions=conditions(accounting, accounting.status.conditions, said, snapshot.now),
-            slurm_version=accounting.spec.version if runs else accounting.status.slurm_version,
+            slurm_version=installed(snapshot) if runs else accounting.status.slurm_version,
             controllers=tuple(controller.metadata.name for controller in snapshot.controllers),
         )
 
@@ -62,12 +66,12 @@ class AccountingReconciler:
 def _children(accounting: Accounting, read: Reader) -> tuple[Object, ...]:
     """Ours, and whatever stands under a name that ours should have."""
     name, namespace = accounting.metadata.name, accounting.metadata.namespace
-    found: dict[ObjectRef, Object] = {}
-    for kind in (Secret, Service, StatefulSet):
-        here: tuple[Object, ...] = read.owned(kind, accounting)
-        there = (read.get(kind, taken, namespace) for taken in (names.database_name(name), names.accounting_name(name)))
-        found |= {ref(obj): obj for obj in (*here, *there) if obj is not None}
-    return tuple(found.values())
+    kinds: tuple[type[Object], ...] = (Secret, Service, StatefulSet)
+    more: tuple[type[Object], ...] = (Job, PersistentVolumeClaim)
+    owned = [child for kind in kinds + more for child in read.owned(kind, accounting)]
+    taken = (names.database_name(name), names.accounting_name(name))
+    there = [read.get(kind, one, namespace) for kind in kinds for one in taken]
+    return tuple({ref(obj): obj for obj in (*owned, *there) if obj is not None}.values())
 
 
 def _own_secret_names(accounting: Accounting) -> frozenset[str]:
@@ -119,6 +123,8 @@ def accounting_controller() -> Controller[Accounting, Snapshot]:
         .owns(Secret)
         .owns(Service)
         .owns(StatefulSet)
+        .owns(Job, where=MADE_BY_US)
+        .owns(PersistentVolumeClaim, where=MADE_BY_US)
         .watches(Secret, to=accountings_with)
         .watches(SlurmController, to=accounting_of, when=generation_changed)
         .indexes(Accounting, "secret", _secret_places)

@@ -12,8 +12,8 @@ import msgspec
 from corral.engine import NOTHING, Once, Plan, Wait, children
 from corral.engine.actions import is_controlled_by
 from corral.kinds import keys as key_places
-from corral.kinds import names
-from corral.kinds.accounting import render
+from corral.kinds import names, versions
+from corral.kinds.accounting import dump, render
 from corral.kinds.accounting.configuration import ConfRefused, Storage, slurmdbd_conf
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
@@ -21,7 +21,8 @@ from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
 from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
-from corral.kube.models.core_v1 import Secret
+from corral.kube.models.batch_v1 import Job
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +56,15 @@ def plan(snapshot: Snapshot) -> Plan:
     desired: list[Object | Once] = []
     waits: list[Wait] = []
     held: set[ObjectRef] = set()
+    step = version_step(snapshot)
     for part, refs in (
         (_database, _database_refs(accounting)),
         (_door, _door_refs(accounting)),
+        (_dump, _dump_refs(snapshot)),
         (_slurmdbd, _slurmdbd_refs(accounting)),
     ):
         try:
-            desired += part(snapshot)
+            desired += part(snapshot, step)
         except Undecided as undecided:
             waits.append(undecided.wait)
             held |= refs
@@ -70,10 +73,31 @@ def plan(snapshot: Snapshot) -> Plan:
             held |= refs
     made = children(accounting, desired, [child for child in snapshot.children if ref(child) not in held])
     ready = NOTHING if made.actions else _readiness(snapshot)
-    return made + Plan(waits=tuple(waits)) + ready
+    return made + Plan(waits=(*waits, *step.waits)) + ready
 
 
-def _database(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+def version_step(snapshot: Snapshot) -> versions.Step:
+    accounting, running = snapshot.object, installed(snapshot)
+    name = names.dump_name(accounting.metadata.name, running)
+    job = next((c for c in snapshot.children if isinstance(c, Job) and c.metadata.name == name), None)
+    return versions.slurmdbd(accounting, running, job, name)
+
+
+def installed(snapshot: Snapshot) -> str:
+    """The version that slurmdbd was told to run last; empty before the first time."""
+    accounting = snapshot.object
+    found = slurmdbd_set(snapshot)
+    told = found.spec.template.metadata.labels.get(versions.LABEL, "") if found is not None else ""
+    return told or versions.release(accounting.status.slurm_version)
+
+
+def slurmdbd_set(snapshot: Snapshot) -> StatefulSet | None:
+    name = names.accounting_name(snapshot.object.metadata.name)
+    ours = (c for c in snapshot.children if isinstance(c, StatefulSet) and is_controlled_by(c, snapshot.object))
+    return next((one for one in ours if one.metadata.name == name), None)
+
+
+def _database(snapshot: Snapshot, _step: versions.Step) -> tuple[Object | Once, ...]:
     accounting = snapshot.object
     if accounting.spec.storage is not None:
         return ()
@@ -85,13 +109,26 @@ def _database(snapshot: Snapshot) -> tuple[Object | Once, ...]:
     )
 
 
-def _door(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+def _door(snapshot: Snapshot, _step: versions.Step) -> tuple[Object | Once, ...]:
     """Made before slurmdbd itself: a slurmctld that finds the name need not ask for it ten times."""
     return (render.slurmdbd_service(snapshot.object),)
 
 
-def _slurmdbd(snapshot: Snapshot) -> tuple[Object | Once, ...]:
+def _dump(snapshot: Snapshot, step: versions.Step) -> tuple[Object | Once, ...]:
+    """Files that were written once stay; the Job is there while slurmdbd waits for it."""
     accounting = snapshot.object
+    claim = dump.claim(accounting)
+    kept = any(isinstance(child, PersistentVolumeClaim) for child in snapshot.children)  # none of these is pruned
+    found: tuple[Object | Once, ...] = (Once(claim),) if claim is not None and (kept or step.dumps) else ()
+    if not step.dumps:
+        return found
+    job = dump.job(accounting, step.version, _storage(snapshot), _password_ref(accounting))
+    return (*found, Once(job))
+
+
+def _slurmdbd(snapshot: Snapshot, step: versions.Step) -> tuple[Object | Once, ...]:
+    spec = msgspec.structs.replace(snapshot.object.spec, version=step.version)
+    accounting = msgspec.structs.replace(snapshot.object, spec=spec)
     keys = _keys(snapshot)
     slurm_key, jwt_key = _value(snapshot, keys.slurm, "slurm key"), _value(snapshot, keys.jwt, "JWT key")
     authority = _value(snapshot, keys.ca, "database's authority") if keys.ca else b""
@@ -169,6 +206,13 @@ def _storage(snapshot: Snapshot) -> Storage:
     )
 
 
+def _password_ref(accounting: Accounting) -> KeyRef:
+    given = accounting.spec.storage
+    if given is not None:
+        return given.password_key_ref
+    return KeyRef(name=names.database_name(accounting.metadata.name), key=render.PASSWORD_KEY)
+
+
 def generated_password(snapshot: Snapshot) -> bytes:
     """What is in our own Secret, empty when there is none: what the server has counts, never what we thought of."""
     at = _ref("Secret", snapshot.object, names.database_name(snapshot.object.metadata.name))
@@ -202,6 +246,10 @@ def _database_refs(accounting: Accounting) -> frozenset[ObjectRef]:
 
 def _door_refs(accounting: Accounting) -> frozenset[ObjectRef]:
     return frozenset({_ref("Service", accounting, names.accounting_name(accounting.metadata.name))})
+
+
+def _dump_refs(snapshot: Snapshot) -> frozenset[ObjectRef]:
+    return frozenset(ref(child) for child in snapshot.children if isinstance(child, Job | PersistentVolumeClaim))
 
 
 def _slurmdbd_refs(accounting: Accounting) -> frozenset[ObjectRef]:

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from corral.kinds import names, overrides
+from corral.kinds import names, overrides, versions
 from corral.kinds.accounting.configuration import CA_FILE, FILE
+from corral.kinds.accounting.dump import claim_spec
 from corral.kinds.accounting.spec import Accounting, ManagedDatabase
 from corral.kinds.parts import KeyRef, PodTemplate
 from corral.kinds.parts import Volume as Persistence
@@ -31,7 +32,7 @@ from corral.kinds.workloads import (
     script,
     unprivileged_pod,
 )
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.apps_v1 import StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec
 from corral.kube.models.core_v1 import (
     Container,
@@ -40,7 +41,6 @@ from corral.kube.models.core_v1 import (
     ExecAction,
     KeyToPath,
     PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
     PersistentVolumeClaimVolumeSource,
     PodSpec,
     PodTemplateSpec,
@@ -55,7 +55,6 @@ from corral.kube.models.core_v1 import (
     Volume,
     VolumeMount,
     VolumeProjection,
-    VolumeResourceRequirements,
 )
 from corral.kube.models.meta_v1 import LabelSelector
 
@@ -90,6 +89,7 @@ def database(accounting: Accounting, password: bytes) -> StatefulSet:
         image=names.MARIADB_IMAGE,
         command=script("mariadb-run"),
         env=(EnvVar(name="MARIADB_DATABASE", value=DATABASE), EnvVar(name="MARIADB_USER", value=DATABASE_USER)),
+        termination_message_policy="FallbackToLogsOnError",
         ports=(ContainerPort(name="mysql", container_port=names.MYSQL_PORT, protocol="TCP"),),
         readiness_probe=_healthy(period_s=2, failures_max=3),
         liveness_probe=_healthy(period_s=20, failures_max=9),
@@ -122,6 +122,7 @@ def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str) -> Stateful
         name=SLURMDBD,
         image=names.slurm_image(accounting.spec.version),
         command=script("slurmdbd-run"),
+        termination_message_policy="FallbackToLogsOnError",
         ports=(ContainerPort(name=SLURMDBD, container_port=names.SLURMDBD_PORT, protocol="TCP"),),
         readiness_probe=answers_on(names.SLURMDBD_PORT, period_s=1, failures_max=5),
         security_context=UNPRIVILEGED,
@@ -136,7 +137,9 @@ def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str) -> Stateful
         writable={"etc-slurm": "/etc/slurm", "run": "/run/slurmdbd", "tmp": "/tmp"},  # noqa: S108 - the pod's own
         grace_period_s=30,
     )
-    template = _template(SLURMDBD, accounting, pod, config_digest, accounting.spec.template, accounting.spec.slurmdbd)
+    theirs, daemon = accounting.spec.template, accounting.spec.slurmdbd
+    at_version = {versions.LABEL: accounting.spec.version}
+    template = _template(SLURMDBD, accounting, pod, config_digest, theirs, daemon, at_version)
     return _stateful_set(SLURMDBD, accounting, template, None)
 
 
@@ -149,7 +152,11 @@ def digest(key: bytes, *texts: bytes) -> str:
 
 
 def _projected(keys: Keys) -> tuple[VolumeProjection, ...]:
-    files = [(keys.slurm, names.SLURM_KEY), (keys.jwt, names.JWT_KEY), *([(keys.ca, CA_FILE)] if keys.ca else [])]
+    files = [
+        (keys.slurm, names.SLURM_KEY),
+        (keys.jwt, names.JWT_KEY),
+        *([(keys.ca, CA_FILE)] if keys.ca else []),
+    ]
     return tuple(
         VolumeProjection(secret=SecretProjection(name=ref.name, items=(KeyToPath(key=ref.key, path=path),)))
         for ref, path in files
@@ -170,8 +177,10 @@ def _template(
     config_digest: str,
     theirs: PodTemplate,
     daemon: Mapping[str, object],
+    labels: Mapping[str, str] = EMPTY,
 ) -> PodTemplateSpec:
-    metadata = ObjectMeta(labels=_labels(component, accounting), annotations={CONFIG_DIGEST: config_digest})
+    ours_labels = {**_labels(component, accounting), **labels}
+    metadata = ObjectMeta(labels=ours_labels, annotations={CONFIG_DIGEST: config_digest})
     ours = PodTemplateSpec(metadata=metadata, spec=pod)
     found: PodTemplateSpec = overrides.pod_template(ours, theirs, container=component, daemon=daemon)
     return found
@@ -188,6 +197,8 @@ def _stateful_set(
     makes_claim = persistence is not None and not persistence.existing_claim
     spec = StatefulSetSpec(
         replicas=1,
+        # In order, a pod that never becomes ready is never replaced, not even by a template that would mend it.
+        pod_management_policy="Parallel",
         service_name=metadata.name,
         selector=LabelSelector(match_labels=_labels(component, accounting)),
         template=template,
@@ -200,12 +211,7 @@ def _stateful_set(
 
 
 def _claim(persistence: Persistence) -> PersistentVolumeClaim:
-    spec = PersistentVolumeClaimSpec(
-        access_modes=persistence.access_modes,
-        storage_class_name=persistence.storage_class_name or None,
-        resources=VolumeResourceRequirements(requests={"storage": persistence.size}),
-    )
-    return PersistentVolumeClaim(metadata=ObjectMeta(name=DATA), spec=spec)
+    return PersistentVolumeClaim(metadata=ObjectMeta(name=DATA), spec=claim_spec(persistence))
 
 
 def _service(component: str, accounting: Accounting, port: int) -> Service:

@@ -57,6 +57,9 @@ class AccountingSpec(Model, frozen=True, kw_only=True):
     ] = None
     storage: Annotated[Database | None, Meta(description="A database that is there; default: one of our own.")] = None
     managed: Annotated[ManagedDatabase | None, Meta(description="How our own database is to be.")] = None
+    dumps: Annotated[Volume, Meta(description="Where the database is dumped before a newer slurmdbd converts it.")] = (
+        Volume()
+    )
     external: Annotated[External | None, Meta(description="slurmdbd runs elsewhere; nothing is run here.")] = None
     slurmdbd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()

@@ -13,8 +13,10 @@ from corral.kinds.accounting.render import database
 from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database
 from corral.kinds.controller.spec import Controller, ControllerSpec
 from corral.kinds.parts import External, KeyRef, Ref
-from corral.kube.meta import Object, ObjectMeta
-from corral.kube.models.apps_v1 import StatefulSetStatus
+from corral.kube.codec import encode
+from corral.kube.meta import Object, ObjectMeta, ref
+from corral.kube.models.apps_v1 import StatefulSet, StatefulSetStatus
+from corral.kube.models.batch_v1 import Job, JobStatus
 from corral.kube.models.core_v1 import Secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +40,7 @@ def a_secret(name: str, **data: bytes) -> Secret:
 
 
 KEYS = {
-    "slurm-auth-slurm": a_secret("slurm-auth-slurm", slurm_key=b"s" * 1024),
+    "slurm-auth-slurm": a_secret("slurm-auth-slurm", slurm_key=b"s" * 1024, slurm_jwks=b"s" * 1024),
     "slurm-auth-jwt": a_secret("slurm-auth-jwt", jwt_key=b"j" * 32),
 }
 
@@ -187,3 +189,62 @@ def test_a_suspended_or_deleted_accounting_is_left_alone() -> None:
 
     assert plan(seen(an_accounting(suspend=True))).is_empty
     assert plan(seen(msgspec.structs.replace(an_accounting(), metadata=going))).is_empty
+
+
+def with_version(snapshot: Snapshot, version: str) -> Snapshot:
+    spec = msgspec.structs.replace(snapshot.object.spec, version=version)
+    return msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec))
+
+
+def running(snapshot: Snapshot) -> Snapshot:
+    """The world when everything that the plans ask for is made."""
+    for _ in range(3):
+        made = {ref(obj): obj for obj in made_by(snapshot)}
+        snapshot = msgspec.structs.replace(snapshot, children=tuple(made.values()))
+    return snapshot
+
+
+def image_of_slurmdbd(snapshot: Snapshot) -> str:
+    sets = [c for c in snapshot.children if isinstance(c, StatefulSet) and c.metadata.name == "slurm-accounting"]
+    return sets[-1].spec.template.spec.containers[0].image
+
+
+def test_a_new_version_dumps_first_and_slurmdbd_goes_on_as_it_is() -> None:
+    older = running(seen(an_accounting(version="24.11")))
+    upgrading = with_version(older, "26.05")
+
+    lines = [line.split(":")[0] for line in summary_lines(plan(upgrading))]
+    assert lines[:2] == ["create PersistentVolumeClaim lab/slurm-dumps", "create Job lab/slurm-dump-24-11"]
+    assert reasons(upgrading)[0] == "Dumping"
+    assert image_of_slurmdbd(running(upgrading)) == "corral/slurm:24.11"
+
+
+def test_a_complete_dump_lets_slurmdbd_go_and_its_file_stays() -> None:
+    waiting = running(with_version(running(seen(an_accounting(version="24.11"))), "26.05"))
+    done = tuple(
+        msgspec.structs.replace(child, status=JobStatus(succeeded=1)) if isinstance(child, Job) else child
+        for child in waiting.children
+    )
+    dumped = running(msgspec.structs.replace(waiting, children=done))
+
+    assert image_of_slurmdbd(dumped) == "corral/slurm:26.05"
+    assert [line.split(":")[0] for line in summary_lines(plan(dumped)) if line.startswith("delete")] == [
+        "delete Job lab/slurm-dump-24-11"
+    ]
+
+
+def test_a_database_elsewhere_is_dumped_too_with_its_own_password_and_authority() -> None:
+    storage = msgspec.structs.replace(STORAGE, ca_key_ref=KeyRef(name="db", key="ca"))
+    secrets = {**KEYS, "db": a_secret("db", pw=b"hunter2", ca=b"PEM")}
+    older = running(seen(an_accounting(version="24.11", storage=storage), secrets=secrets))
+    (job,) = (c for c in running(with_version(older, "26.05")).children if isinstance(c, Job))
+
+    container = job.spec.template.spec.containers[0]
+    assert {e.name: e.value for e in container.env}["DUMP_HOST"] == "db.example.org"
+    sources = job.spec.template.spec.volumes[0].projected
+    assert sources is not None
+    assert [item.path for one in sources.sources or () if one.secret for item in one.secret.items] == [
+        "password",
+        "database-ca.pem",
+    ]
+    assert "hunter2" not in str(encode(job))
