@@ -25,6 +25,7 @@ CHECKOUT = Path(__file__).parents[1]
 MADE_FROM = ("LICENSE", "README.md", "pyproject.toml", "uv.lock")
 SOURCES = "src/corral"
 BYTECODE = "__pycache__"
+INSTALLERS_NOTES = ("RECORD", "direct_url.json", "uv_cache.json")  # paths and times of this machine are in them
 
 # uv brings certificates of its own; it is to trust what the machine trusts. It builds with the Python that runs us.
 ENVIRONMENT = {
@@ -71,8 +72,9 @@ def _install(root: Path, python: str, folder: Path, step: Step) -> None:
     _run((*install, "--require-hashes", f"--requirement={requirements}"), "installing the locked packages", step)
     _run((*install, str(wheel)), "installing Corral", step)
     shutil.rmtree(site(root, python) / "bin", ignore_errors=True)  # they would start this machine's Python
-    for record in site(root, python).glob("*.dist-info/direct_url.json"):
-        record.unlink()  # a path of this machine
+    for note in INSTALLERS_NOTES:
+        for file in site(root, python).glob(f"*.dist-info/{note}"):
+            file.unlink()
 
 
 def _compile(root: Path, python: str, step: Step) -> None:
@@ -109,4 +111,6 @@ def _run(command: Sequence[str], task: str, step: Step, environment: Mapping[str
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file() and BYTECODE not in path.parts)
+    """Links are followed: the wheel holds what they lead to."""
+    files = (Path(place) / name for place, _, names in os.walk(folder, followlinks=True) for name in names)
+    return iter(sorted(path for path in files if BYTECODE not in path.parts))

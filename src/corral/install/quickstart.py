@@ -1,0 +1,106 @@
+"""The example cluster: applied, waited for, and used for a first job over all its workers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from corral.install.manifests import Document, as_object, prefixed
+from corral.install.operator import MANAGER
+from corral.install.waiting import cannot_start, not_ready, until
+from corral.kinds import names
+from corral.kinds.accounting.spec import AccountingSpec
+from corral.kinds.controller.objects import COMPONENT
+from corral.kube.client import Client, Selector
+from corral.kube.models.core_v1 import Pod
+from corral.kube.unstructured import Unstructured, untyped
+from corral.local.errors import LocalError
+from corral.local.progress import Step
+
+READY_WITHIN_S = 600.0  # images may have to be pulled, and a first MariaDB makes its tables
+JOB_S_MAX = 120.0
+
+SLURM_IMAGE = names.slurm_image(AccountingSpec().version)
+IMAGES = (names.CORRAL_IMAGE, SLURM_IMAGE, names.MARIADB_IMAGE)
+"""All that the operator and the example run."""
+
+_CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
+    "Accounting": {("slurmdbd",): SLURM_IMAGE, ("managed", "mariadb"): names.MARIADB_IMAGE},
+    "Controller": {("slurmctld",): SLURM_IMAGE},
+    "RestApi": {("slurmrestd",): SLURM_IMAGE},
+    "NodeSet": {("slurmd",): SLURM_IMAGE},
+}
+"""Where in a spec a container may name its image, and the one that it has when it does not."""
+
+
+class FirstJob(msgspec.Struct, frozen=True):
+    """What was typed, and what came out."""
+
+    pod: str
+    transcript: tuple[tuple[str, str], ...]
+
+
+def with_images(documents: Iterable[Document], prefix: str) -> tuple[Document, ...]:
+    """Every container says where its image comes from; without a prefix nothing needs to be said."""
+    return tuple(_with_images(document, prefix) for document in documents) if prefix else tuple(documents)
+
+
+def workers(documents: Iterable[Document]) -> int:
+    return sum(document["spec"].get("replicas", 1) for document in documents if document["kind"] == "NodeSet")
+
+
+def controller(documents: Iterable[Document]) -> str:
+    return next(str(document["metadata"]["name"]) for document in documents if document["kind"] == "Controller")
+
+
+async def apply(client: Client, documents: Iterable[Document], namespace: str, step: Step) -> None:
+    """Return when every object of the example is Ready."""
+    objects = [as_object(document, namespace) for document in documents]
+    for obj in objects:
+        step.say(f"applying {obj.resource.kind} {obj.metadata.name}")
+        await client.apply(obj, field_manager=MANAGER, force=True)
+    await until("the example cluster is ready", lambda: _missing(client, objects, namespace), READY_WITHIN_S, step)
+
+
+async def first_job(client: Client, documents: Iterable[Document], namespace: str, step: Step) -> FirstJob:
+    """One task on every worker, asked for where Slurm's commands are."""
+    example = tuple(documents)
+    pod = f"{names.controller_name(controller(example))}-0"
+    commands = (f"srun -N{workers(example)} hostname", "sinfo")
+    transcript = []
+    for command in commands:
+        step.say(command)
+        transcript.append((command, await _run(client, pod, namespace, command)))
+    return FirstJob(pod, tuple(transcript))
+
+
+async def _run(client: Client, pod: str, namespace: str, command: str) -> str:
+    answer = await client.exec(pod, namespace, tuple(command.split()), container=COMPONENT, run_s_max=JOB_S_MAX)
+    if answer.exit_code != 0:
+        words = answer.stderr.decode(errors="replace").strip() or "without a word"
+        raise LocalError(f"`{command}` in pod {namespace}/{pod} ended with {answer.exit_code}: {words}")
+    return answer.stdout.decode(errors="replace").rstrip("\n")
+
+
+async def _missing(client: Client, objects: Iterable[Unstructured], namespace: str) -> str:
+    for obj in objects:
+        if said := not_ready(await client.get(untyped(obj.resource), obj.metadata.name, namespace)):
+            ours = Selector(namespace=namespace, labels="app.kubernetes.io/managed-by=corral")
+            if why := cannot_start((await client.list(Pod, ours)).items):
+                raise LocalError(why)
+            return said
+    return ""
+
+
+def _with_images(document: Document, prefix: str) -> Document:
+    spec: Mapping[str, Any] = document["spec"]
+    for path, image in _CONTAINERS.get(document["kind"], {}).items():
+        spec = _with_image(spec, path, prefixed(image, prefix))
+    return {**document, "spec": spec}
+
+
+def _with_image(spec: Mapping[str, Any], path: tuple[str, ...], image: str) -> Mapping[str, Any]:
+    """An image that somebody chose stays."""
+    if not path:
+        return {"image": image, **spec}
+    return {**spec, path[0]: _with_image(spec.get(path[0]) or {}, path[1:], image)}
