@@ -1,0 +1,185 @@
+"""What the figures about Slurm need: images in the cluster, the operator beside it, and two ways to a Slurm cluster.
+
+    ours    `kubectl apply` of examples/quickstart.yaml, the operator already running
+    bare    bench/bare.yaml: the same daemons as plain pods, applied at once
+
+Each lives in a namespace of its own, which is emptied and deleted before the next one begins.
+"""
+
+import base64
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from bench.process import MeasurementFailed, Settings
+from bench.world import NAME
+from corral.local import builds
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parent
+IMAGES = ("slurm:26.05", "mariadb:11.8")
+OUR_KINDS = "slurm"  # the category of all of them
+WITHIN_S = 300.0
+LOOK_EVERY_S = 0.1
+WORKERS = 3
+# A job that comes too early would wait where Slurm looks only every so often, so it comes when there are idle nodes.
+FIRST_JOB = f"""
+until [ "$(sinfo -h -t idle -o %D 2>/dev/null | head -n 1)" = {WORKERS} ]; do sleep 0.05; done
+srun -N{WORKERS} hostname
+"""
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """One request of the operator; `at` in seconds since the epoch."""
+
+    at: float
+    verb: str
+    kind: str
+    status: int
+
+
+class Kubectl(msgspec.Struct, frozen=True):
+    kubeconfig: str
+    namespace: str = ""
+
+    def __call__(self, *arguments: str, stdin: str = "", within_s: float = WITHIN_S) -> str:
+        done = self.tried(*arguments, stdin=stdin, within_s=within_s)
+        if done.returncode != 0:
+            raise MeasurementFailed(f"kubectl {' '.join(arguments[:4])}: {done.stderr.strip()[-1000:]}")
+        return done.stdout
+
+    def tried(self, *arguments: str, stdin: str = "", within_s: float = WITHIN_S) -> subprocess.CompletedProcess[str]:
+        command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *self._namespace(), *arguments]
+        try:
+            return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=within_s, check=False)
+        except subprocess.TimeoutExpired:
+            raise MeasurementFailed(f"kubectl {' '.join(arguments[:4])} took more than {within_s:g} s") from None
+
+    def _namespace(self) -> Sequence[str]:
+        return ("-n", self.namespace) if self.namespace else ()
+
+
+class Operator:
+    """A running operator, and every request that it has sent."""
+
+    def __init__(self, requests: Path) -> None:
+        self._requests = requests
+
+    def sent(self, since: float) -> list[Sent]:
+        lines = self._requests.read_bytes().splitlines()
+        return [one for line in lines if (one := msgspec.json.decode(line, type=Sent)).at >= since]
+
+
+@contextmanager
+def operator(settings: Settings) -> Iterator[Operator]:
+    """Images and definitions in place, and `bench.operator` running, until the block ends."""
+    kubectl = Kubectl(settings.kubeconfig)
+    _run([sys.executable, "-m", "images", *IMAGES, "--cluster", NAME])
+    definitions = _run([sys.executable, "-c", "from corral.cli.main import main; main()", "crds"])
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=definitions)
+    with tempfile.TemporaryDirectory() as folder:
+        requests, log = Path(folder, "requests"), Path(folder, "log")
+        requests.touch()
+        with log.open("wb") as stderr:
+            command = [sys.executable, "-m", "bench.operator", settings.kubeconfig, str(requests)]
+            process = subprocess.Popen(command, cwd=CHECKOUT, stderr=stderr)
+            try:
+                running = Operator(requests)
+                until("the operator leads", lambda: any(one.kind == "Lease" for one in running.sent(0.0)))
+                yield running
+            except MeasurementFailed as error:
+                raise MeasurementFailed(f"{error}\n{log.read_text(errors='replace')[-3000:]}") from None
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+
+
+@contextmanager
+def namespace(settings: Settings, name: str) -> Iterator[Kubectl]:
+    kubectl = Kubectl(settings.kubeconfig, name)
+    kubectl("create", "namespace", name)
+    until("the service account", lambda: kubectl.tried("get", "serviceaccount", "default").returncode == 0)
+    try:
+        yield kubectl
+    finally:
+        kubectl("delete", OUR_KINDS, "--all", "--ignore-not-found")
+        kubectl("delete", "pods", "--all", "--grace-period=1")
+        kubectl("delete", "namespace", name)
+
+
+def bare_manifests() -> str:
+    """bench/bare.yaml, its workers, and a Secret with fresh keys."""
+    keys = {"slurm.key": secrets.token_bytes(1024), "password": b"not-a-secret"}
+    encoded = {name: base64.b64encode(value).decode() for name, value in keys.items()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": encoded}
+    more = [secret, *(_bare_worker(number) for number in range(WORKERS))]
+    return "\n---\n".join([(HERE / "bare.yaml").read_text(), *(json.dumps(one) for one in more)])
+
+
+def _bare_worker(number: int) -> dict[str, object]:
+    name = f"worker-{number}"
+    slurmd = {
+        "name": "slurmd",
+        "image": "corral/slurm:26.05",
+        "command": ["/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmd-run"],
+        "env": [
+            {"name": "SLURM_CONF_SERVER", "value": "controller:6817"},
+            {"name": "SLURM_NODE_CONF", "value": "CPUs=1 RealMemory=448"},
+        ],
+        "volumeMounts": [{"name": "keys", "mountPath": "/etc/corral/keys"}],
+    }
+    items = [{"key": "slurm.key", "path": "slurm.key"}]
+    keys = {"name": "keys", "secret": {"secretName": "keys", "defaultMode": 0o400, "items": items}}
+    spec = {"hostname": name, "terminationGracePeriodSeconds": 1, "containers": [slurmd], "volumes": [keys]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def first_job(kubectl: Kubectl, pod: str) -> float:
+    """When its output was there, in seconds since the epoch."""
+    deadline_s = time.monotonic() + WITHIN_S
+    while True:
+        done = kubectl.tried("exec", pod, "-c", "slurmctld", "--", "sh", "-c", FIRST_JOB)
+        if done.returncode == 0:
+            break
+        if time.monotonic() > deadline_s:
+            raise MeasurementFailed(f"no first job within {WITHIN_S:g} s: {done.stderr.strip()[-500:]}")
+        time.sleep(LOOK_EVERY_S)
+    at = time.time()
+    if len(done.stdout.split()) != WORKERS:
+        raise MeasurementFailed(f"the first job said {done.stdout!r}: expected {WORKERS} host names")
+    return at
+
+
+def said_at(kubectl: Kubectl, pod: str, container: str, words: str) -> float:
+    """When the log of a container first had these words; kubelet's clock is this machine's."""
+    for line in kubectl("logs", pod, "-c", container, "--timestamps").splitlines():
+        if words in line:
+            whole, _, fraction = line.split(" ", 1)[0].rstrip("Z").partition(".")
+            return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+    raise MeasurementFailed(f"pod {pod}: its log has no line with {words!r}")
+
+
+def until(what: str, holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WITHIN_S
+    while not holds():
+        if time.monotonic() > deadline_s:
+            raise MeasurementFailed(f"waited {WITHIN_S:g} s in vain: {what}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(command, cwd=CHECKOUT, env=os.environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MeasurementFailed(f"{' '.join(command[:4])} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
