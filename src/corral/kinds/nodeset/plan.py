@@ -3,6 +3,7 @@
     fewer workers than asked for     make the missing ordinals, lowest first, so many a pass
     more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is made again under its name
+    a worker of another version      drain it, wait for proof, forget it, delete it; made again; then the next one
     a drain of ours on a worker that stays    lift it
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
@@ -30,6 +31,7 @@ from corral.engine import (
     children,
     target,
 )
+from corral.kinds import versions
 from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget, Undrain
 from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
@@ -57,13 +59,17 @@ def plan(snapshot: Snapshot) -> Plan:
         return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
     leaving = surplus(known, nodeset.spec.replicas)
     staying = [worker for worker in known if worker.is_live and worker not in leaving]
+    turn = versions.beside(snapshot.controller, nodeset.spec.version, "workers")
+    replaced = next_replaced(staying, turn.version, nodeset.spec.replicas)
     wanted = _wanted(staying, nodeset.spec.replicas)
     orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
     return (
         _ended(known)
         + _made(snapshot, known, wanted)
-        + _kept(snapshot, staying)
+        + _kept(snapshot, [worker for worker in staying if worker not in replaced])
         + _removed(snapshot, (*leaving, *orphans), "scale-in")
+        + _removed(snapshot, replaced, f"Slurm {turn.version}")
+        + _of_other_versions(staying, turn)
         + _unanswered(snapshot, known)
         + _not_yet(snapshot, staying)
     )
@@ -79,6 +85,24 @@ def surplus(known: Sequence[Worker], replicas: int) -> tuple[Worker, ...]:
     if excess <= 0 or any(worker.facts is Facts.UNKNOWN and worker.node is None for worker in live):
         return ()
     return tuple(sorted(live, key=_farewell_order)[:excess])
+
+
+def next_replaced(staying: Sequence[Worker], version: str, replicas: int) -> tuple[Worker, ...]:
+    """The one worker that moves to another version now: the one begun, else one that costs least, when all are back.
+
+    One that somebody else has drained is left to them: made anew it would have lost its drain.
+    """
+    old = [worker for worker in staying if is_of_other_version(worker, version)]
+    movable = [worker for worker in old if worker.has_our_drain or not worker.has_drain]
+    begun = [worker for worker in movable if worker.has_our_drain]
+    back = all(worker.is_ready and worker.node is not None for worker in staying if worker not in old)
+    if begun or not movable or not back or len(staying) < replicas:
+        return tuple(begun[:1])
+    return (min(movable, key=lambda worker: (worker.is_ready, _farewell_order(worker))),)
+
+
+def is_of_other_version(worker: Worker, version: str) -> bool:
+    return worker.pod is not None and worker.pod.metadata.labels.get(versions.LABEL, version) != version
 
 
 _ORDER = (Facts.UNREGISTERED, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
@@ -193,6 +217,15 @@ def _until(jobs: Sequence[Job]) -> str:
         return " without a time limit"
     ends = [job.end_at for job in jobs if job.end_at is not None]
     return f" until {max(ends):%Y-%m-%dT%H:%MZ} at the latest" if len(ends) == len(jobs) else ""
+
+
+def _of_other_versions(staying: Sequence[Worker], turn: versions.Step) -> Plan:
+    old = [worker.name for worker in staying if is_of_other_version(worker, turn.version)]
+    waits = turn.waits
+    if old:
+        message = f"{len(old)} of {len(staying)} workers are not yet replaced by Slurm {turn.version}: {_some(old)}"
+        waits += (Wait(reason="WorkersOutdated", message=message),)
+    return Plan(waits=waits)
 
 
 def _unanswered(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import msgspec
 
-from corral.kinds import endpoints, names
+from corral.kinds import endpoints, names, versions
 from corral.kinds.controller.spec import Controller
 from corral.kinds.keys import slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
@@ -54,12 +54,13 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
     spec, namespace = nodeset.spec, nodeset.metadata.namespace
     name = names.worker_name(nodeset.metadata.name, ordinal, padding=spec.ordinal_padding)
     cluster = controller.metadata.name
-    version = spec.version or controller.spec.version
+    version = versions.beside(controller, spec.version, "workers").version
     template = PodTemplateSpec(
         metadata=ObjectMeta(
             labels={
                 **names.labels(CONTAINER, nodeset.metadata.name, cluster=cluster),
                 names.NODESET_LABEL: names.worker_stem(nodeset.metadata.name),
+                versions.LABEL: version,
             }
         ),
         spec=PodSpec(

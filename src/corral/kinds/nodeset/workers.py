@@ -134,5 +134,7 @@ def _facts(view: Observed | None, node: Node | None, jobs: tuple[Job, ...]) -> F
             return Facts.DRAINING if jobs else Facts.DRAINED
         case Standing.BUSY | Standing.DRAINING:
             return Facts.DRAINING if drains else Facts.BUSY
+        case Standing.REMOVABLE | Standing.DOWN if drains:
+            return Facts.DRAINING  # it has its drain, which proves nothing in such a state
         case Standing.REMOVABLE | Standing.DOWN:
             return Facts.BUSY if jobs else Facts.FREE

@@ -24,8 +24,9 @@ from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.overrides import BadOverride
-from corral.kinds.restapi.render import objects, selector
+from corral.kinds.restapi.render import objects, selector, version_step
 from corral.kinds.restapi.spec import RestApi, RestApiStatus
+from corral.kinds.versions import spec_or_version_changed
 from corral.kube.meta import Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import Deployment
 from corral.kube.models.core_v1 import ConfigMap, Service
@@ -69,7 +70,8 @@ class RestApiReconciler:
         except BadOverride as error:
             return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
         made = children(restapi, desired, snapshot.children)
-        return made if made.actions else made + availability(restapi, snapshot.deployment)
+        turn = Plan(waits=version_step(restapi, controller).waits)
+        return made + turn if made.actions else made + availability(restapi, snapshot.deployment) + turn
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> RestApiStatus:
         restapi, deployment = snapshot.object, snapshot.deployment
@@ -139,7 +141,7 @@ def restapi_controller() -> Controller[RestApi, Snapshot]:
         .owns(ConfigMap)
         .owns(Service)
         .owns(Deployment)
-        .watches(SlurmController, to=restapis_of, when=generation_changed)
+        .watches(SlurmController, to=restapis_of, when=spec_or_version_changed)
         .watches(Accounting, to=restapis_with, when=generation_changed)
         .indexes(RestApi, "controller", _controller_of)
         .indexes(SlurmController, "accounting", _accounting_of)

@@ -7,7 +7,7 @@ script leaves the accounting half of the API out (24.11 would not start with it)
 
 from collections.abc import Mapping
 
-from corral.kinds import endpoints, names, overrides
+from corral.kinds import endpoints, names, overrides, versions
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.files import cluster_name
 from corral.kinds.controller.spec import Controller
@@ -71,8 +71,12 @@ def objects(restapi: RestApi, controller: Controller, accounting: Accounting | N
     return (
         ConfigMap(metadata=_metadata(restapi), data={SLURM_CONF: conf}),
         service(restapi),
-        deployment(restapi, restapi.spec.version or controller.spec.version, conf),
+        deployment(restapi, version_step(restapi, controller).version, conf),
     )
+
+
+def version_step(restapi: RestApi, controller: Controller) -> versions.Step:
+    return versions.beside(controller, restapi.spec.version, "slurmrestd")
 
 
 def service(restapi: RestApi) -> Service:
@@ -108,7 +112,8 @@ def deployment(restapi: RestApi, version: str, conf: str) -> Deployment:
         writable={"tmp": "/tmp"},  # noqa: S108 - a folder of the pod's own
         grace_period_s=10,
     )
-    metadata = ObjectMeta(labels=labels(restapi), annotations={CONFIG_DIGEST: text_digest(conf)})
+    at_version = {**labels(restapi), versions.LABEL: version}
+    metadata = ObjectMeta(labels=at_version, annotations={CONFIG_DIGEST: text_digest(conf)})
     template = overrides.pod_template(
         PodTemplateSpec(metadata=metadata, spec=pod),
         restapi.spec.template,
