@@ -28,6 +28,14 @@ def slurmctld_host(controller: Controller) -> str:
     return at.host if controller.spec.external else f"{names.controller_name(controller.metadata.name)}-0({at.host})"
 
 
+def workers_domain(controller: Controller) -> str:
+    """Where the bare name of a worker is found, for the search list of a pod.
+
+    The API does not tell the cluster's domain; where it is another one, `template.spec.dnsConfig` says so.
+    """
+    return f"{names.workers_name(controller.metadata.name)}.{controller.metadata.namespace}.svc.cluster.local"
+
+
 def slurmdbd(accounting: Accounting) -> Endpoint:
     if external := accounting.spec.external:
         return Endpoint(external.host, external.port)

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from corral.engine.actions import Patch, target
 from corral.kinds import names
 from corral.kinds.parts import GROUP, KeyRef, Ref
 from corral.kinds.workloads import UNPRIVILEGED, mounted, script, text_digest
@@ -26,6 +27,7 @@ from corral.kube.models.core_v1 import (
     Container,
     EmptyDirVolumeSource,
     KeyToPath,
+    Pod,
     PodSpec,
     ProjectedVolumeSource,
     SecretProjection,
@@ -108,6 +110,9 @@ class Identity(Model, frozen=True, kw_only=True):
     ldap: Ldap | None = None
 
 
+NOBODY = Identity()  # nobody but root: no ConfigMap is made
+
+
 class BadIdentity(ValueError):
     """What is wrong with the people that were given, and where."""
 
@@ -150,14 +155,27 @@ def files(identity: Identity, given: ConfigMap | None) -> Mapping[str, str]:
     return content
 
 
-def config_map(cluster: str, content: Mapping[str, str]) -> ConfigMap:
+def config_map(cluster: str, content: Mapping[str, str], before: ConfigMap | None, *, pods_exist: bool) -> ConfigMap:
+    """Marked with a digest from its first change on: pods that have not got that mark are told to look."""
     labels = names.labels("identity", cluster, cluster=cluster)
-    return ConfigMap(metadata=ObjectMeta(name=names.identity_name(cluster), labels=labels), data=content)
+    mark = before.metadata.annotations.get(DELIVERED, "") if before else ""
+    if dict(before.data) != dict(content) if before else pods_exist:
+        mark = text_digest(msgspec.json.encode(dict(content), order="sorted").decode())
+    metadata = ObjectMeta(
+        name=names.identity_name(cluster), labels=labels, annotations={DELIVERED: mark} if mark else {}
+    )
+    return ConfigMap(metadata=metadata, data=content)
 
 
-def digest(people: ConfigMap) -> str:
-    """Another one when any file changed: pods that have an older one are told to look."""
-    return text_digest(msgspec.json.encode(dict(people.data), order="sorted").decode())
+def refresh(pod: Pod, people: ConfigMap) -> tuple[Patch, ...]:
+    """Makes kubelet renew the mounted files at once; by itself it looks about once a minute."""
+    mark = people.metadata.annotations.get(DELIVERED, "")
+    gone = pod.metadata.deletion_timestamp is not None
+    if not mark or gone or pod.metadata.annotations.get(DELIVERED) == mark:
+        return ()
+    merge = {"metadata": {"annotations": {DELIVERED: mark}}}
+    message = "kubelet then renews the users' files at once"
+    return (Patch(target=target(pod), merge=merge, reason="PeopleChanged", message=message),)
 
 
 def nslcd_conf(ldap: Ldap) -> str:

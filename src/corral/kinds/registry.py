@@ -3,8 +3,9 @@
 from corral.engine.registry import KindController
 from corral.kinds.accounting.controller import KINDS as ACCOUNTING
 from corral.kinds.controller.controller import KINDS as CONTROLLER
+from corral.kinds.loginset.controller import KINDS as LOGINSET
 from corral.kinds.nodeset.controller import KINDS as NODESET
 from corral.kinds.restapi.controller import KINDS as RESTAPI
 from corral.kinds.token.controller import KINDS as TOKEN
 
-KINDS: tuple[KindController, ...] = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET)
+KINDS: tuple[KindController, ...] = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET, *LOGINSET)

@@ -10,6 +10,7 @@ from corral.engine import Controller as Declaration
 from corral.engine import Key, KindController, Mapper, Outcome, Plan, Reader, generation_changed
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller import people
 from corral.kinds.controller.files import DIGEST_FILE, references
 from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
@@ -33,7 +34,7 @@ from corral.kinds.versions import spec_or_version_changed
 from corral.kube.client import Client, Selector
 from corral.kube.meta import Object
 from corral.kube.models.apps_v1 import StatefulSet
-from corral.kube.models.core_v1 import ConfigMap, Pod, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 
 SLURM_KEY_BYTES = 1024
 JWT_KEY_BYTES = 32
@@ -103,6 +104,7 @@ def gathered(controller: Controller, read: Reader) -> Snapshot:
     return Snapshot(
         object=controller,
         now=read.now,
+        people=people.seen(controller, read),
         nodesets=tuple(one for one in read.list(NodeSet, namespace) if one.spec.controller_ref.name == name),
         accounting=read.get(Accounting, accounting.name, namespace) if accounting else None,
         config_maps={name: one for name, one in config_maps.items() if one is not None},
@@ -125,7 +127,8 @@ def _children(controller: Controller, read: Reader) -> Iterable[Object]:
         (ConfigMap, names.config_name(name)),
         (StatefulSet, names.controller_name(name)),
     )
-    owned: tuple[Object, ...] = tuple(child for kind in OWNED for child in read.owned(kind, controller))
+    every: tuple[Object, ...] = tuple(child for kind in OWNED for child in read.owned(kind, controller))
+    owned = tuple(child for child in every if not people.is_theirs(child, controller))
     others = (read.get(kind, one, namespace) for kind, one in wanted)
     return {(one.resource.kind, one.metadata.name): one for one in (*owned, *others) if one is not None}.values()
 
@@ -147,6 +150,12 @@ def _of_pod(pod: Pod, read: Reader) -> Iterable[Key]:
     return [Key(namespace, c.metadata.name) for c in controllers if pod_name(c) == pod.metadata.name]
 
 
+def _of_home(claim: PersistentVolumeClaim, read: Reader) -> Iterable[Key]:
+    namespace, named = claim.metadata.namespace, claim.metadata.name
+    found = (one.metadata.name for one in read.list(Controller, namespace))
+    return [Key(namespace, name) for name in found if names.home_name(name) == named]
+
+
 def _of_nodeset(nodeset: NodeSet, _read: Reader) -> Iterable[Key]:
     return (Key(nodeset.metadata.namespace, nodeset.spec.controller_ref.name),)
 
@@ -163,7 +172,7 @@ def _refers_to(controller: Controller) -> Iterable[tuple[str, str, str]]:
     spec, namespace = controller.spec, controller.metadata.namespace
     if spec.accounting_ref:
         yield namespace, "Accounting", spec.accounting_ref.name
-    for ref in references(controller):
+    for ref in (*references(controller), *people.references(controller)):
         yield namespace, "ConfigMap", ref.name
     for given in (spec.slurm_key_ref, spec.jwt_key_ref):
         if given:
@@ -179,6 +188,7 @@ def controller(shell: PodShell | None = None) -> Declaration[Controller, Snapsho
         .owns(StatefulSet)
         .owns(ServiceMonitor, optional=True)
         .watches(Pod, to=_of_pod, where=Selector(labels=f"app.kubernetes.io/name={COMPONENT}"))
+        .watches(PersistentVolumeClaim, to=_of_home, where=Selector(labels="app.kubernetes.io/name=home"))
         .watches(NodeSet, to=_of_nodeset, when=generation_changed)
         .watches(Accounting, to=_referring("Accounting"), when=spec_or_version_changed)
         .watches(ConfigMap, to=_referring("ConfigMap"))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from corral.kinds import names, overrides, versions
 from corral.kinds.controller.files import CONFIG_DIR, DIGEST_FILE, KEYS_DIR, STATE_DIR, Files
 from corral.kinds.controller.spec import Controller
+from corral.kinds.identity import known_in
 from corral.kinds.keys import jwt_key_of, slurm_key_of
 from corral.kinds.parts import GROUP
 from corral.kube.meta import ObjectMeta
@@ -180,7 +181,7 @@ def stateful_set(controller: Controller, restart: str, keys: Mapping[str, bytes]
 
 
 def _pod(controller: Controller) -> PodSpec:
-    return PodSpec(
+    pod = PodSpec(
         automount_service_account_token=False,
         enable_service_links=False,
         termination_grace_period_seconds=GRACE_S,
@@ -195,6 +196,7 @@ def _pod(controller: Controller) -> PodSpec:
         containers=(_slurmctld(controller),),
         volumes=tuple(_volumes(controller)),
     )
+    return known_in(pod, controller.metadata.name, controller.spec.identity, container=COMPONENT)
 
 
 def _slurmctld(controller: Controller) -> Container:

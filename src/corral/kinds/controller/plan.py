@@ -32,9 +32,10 @@ from corral.engine import (
 )
 from corral.kinds import keys, names, versions
 from corral.kinds.accounting.spec import Accounting
-from corral.kinds.controller import objects
+from corral.kinds.controller import objects, people
 from corral.kinds.controller.files import DIGEST_FILE, Files, Sources, references, rendered
 from corral.kinds.controller.monitor import ServiceMonitor, is_monitored, service_monitor
+from corral.kinds.controller.people import Seen
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import BadOverride
@@ -73,6 +74,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     object: Controller
     now: datetime
+    people: Seen = Seen()
     nodesets: tuple[NodeSet, ...] = ()
     accounting: Accounting | None = None
     config_maps: Mapping[str, ConfigMap] = EMPTY  # of those referred to: what exists
@@ -95,6 +97,12 @@ def plan(snapshot: Snapshot) -> Plan:
     controller = snapshot.object
     if controller.metadata.deletion_timestamp is not None or controller.spec.suspend:
         return NOTHING
+    return people.plan(controller, snapshot.people, snapshot.pod) + _cluster(snapshot)
+
+
+def _cluster(snapshot: Snapshot) -> Plan:
+    """slurmctld and all that it needs besides the people who use it."""
+    controller = snapshot.object
     if controller.spec.external is not None:
         return children(controller, (objects.workers_service(controller),), snapshot.children) + _keys_needed(snapshot)
     snapshot, turn = in_turn(snapshot)

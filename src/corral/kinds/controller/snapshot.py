@@ -8,6 +8,7 @@ import msgspec
 from corral.engine import is_controlled_by
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller.people import Seen
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.meta import EMPTY, Object
@@ -79,6 +80,7 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     object: Controller
     now: datetime
+    people: Seen = Seen()
     nodesets: tuple[NodeSet, ...] = ()
     accounting: Accounting | None = None
     config_maps: Mapping[str, ConfigMap] = EMPTY  # of those referred to: what exists

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from corral.kinds.home import Home
+from corral.kinds.identity import Identity
 from corral.kinds.parts import (
     CATEGORIES,
     GROUP,
@@ -55,6 +57,8 @@ class ControllerSpec(Model, frozen=True, kw_only=True):
     prolog_slurmctld_script_refs: Refs = ()
     epilog_slurmctld_script_refs: Refs = ()
     metrics: Metrics = Metrics()
+    identity: Identity = Identity()
+    home: Annotated[Home | None, Meta(description="The /home of login nodes and workers; default: none.")] = None
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
 

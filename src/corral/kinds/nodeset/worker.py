@@ -14,6 +14,8 @@ import msgspec
 
 from corral.kinds import endpoints, names, versions
 from corral.kinds.controller.spec import Controller
+from corral.kinds.home import with_home
+from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import pod_template
@@ -73,11 +75,21 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
             volumes=_volumes(controller),
         ),
     )
-    merged: PodTemplateSpec = pod_template(template, spec.template, container=CONTAINER, daemon=spec.slurmd)
+    merged: PodTemplateSpec = pod_template(
+        _with_people(template, controller), spec.template, container=CONTAINER, daemon=spec.slurmd
+    )
     return Pod(
         metadata=msgspec.structs.replace(merged.metadata, name=name, namespace=namespace),
         spec=_with_node_conf(merged.spec, nodeset),
     )
+
+
+def _with_people(template: PodTemplateSpec, controller: Controller) -> PodTemplateSpec:
+    """The cluster's users are known in the worker, and their /home is there."""
+    cluster = controller.metadata.name
+    known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER)
+    at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
+    return msgspec.structs.replace(template, spec=at_home)
 
 
 def node_conf(nodeset: NodeSet, slurmd: Container) -> str:

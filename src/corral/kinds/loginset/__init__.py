@@ -1,0 +1,1 @@
+"""LoginSet: nodes that people log in to by ssh."""
