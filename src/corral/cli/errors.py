@@ -1,8 +1,9 @@
 """One border where what went wrong becomes one sentence and an exit code.
 
     0    it is as you want it (`plan`: nothing to change)
-    1    `plan`: there are changes; `status --wait`: it is not ready
+    1    it is not: `plan` has changes, `status --wait` is not ready, `lint`, `check` or `test` found something wrong
     2    what you asked for cannot be done: the sentence says why and what to do (wrong usage too, as click does)
+    3    `plan`: nothing can go on before a person has acted
     130  interrupted
 
 `kubectl diff` uses 0, 1 and "more than 1" in the same way.
@@ -18,6 +19,7 @@ from corral.kube.errors import KubeError
 
 CHANGES = 1
 FAILED = 2
+STUCK = 3
 INTERRUPTED = 130
 
 

@@ -1,7 +1,7 @@
 """How answers are printed: lines for people, one versioned JSON document for programs, diffs as `diff -u` has them."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ def say_json(kind: str, content: Mapping[str, Any]) -> None:
 
 
 def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
-    return yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True, width=120)
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=120)
 
 
 def diff_lines(change: Change) -> tuple[str, ...]:
@@ -61,5 +61,45 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
+def file_diffs(change: Change) -> tuple[tuple[str, ...], ...]:
+    """The texts of several lines that a change has another version of: files, each as its own unified diff."""
+    before, after = (dict(_texts(state, "")) for state in (change.before, change.after))
+    if change.refused or change.untried or change.before is None or change.after is None:
+        return ()
+    return tuple(
+        tuple(
+            difflib.unified_diff(
+                before.get(name, "").splitlines(),
+                after.get(name, "").splitlines(),
+                f"{name} (now)",
+                f"{name} (then)",
+                lineterm="",
+                n=1,
+            )
+        )
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )
+
+
+def _texts(value: object, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _texts(below, str(key))
+    elif isinstance(value, str) and "\n" in value.rstrip("\n"):
+        yield name, value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines are written as blocks, so that a diff of a file inside an object reads as one."""
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
 def _lines(state: Mapping[str, Any] | None) -> list[str]:
-    return [] if state is None else yaml.dump(state, Dumper=yaml.CSafeDumper, sort_keys=True, width=120).splitlines()
+    return [] if state is None else yaml.dump(state, Dumper=_Dumper, sort_keys=True, width=120).splitlines()

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from corral.cli.errors import CHANGES, Failure
+from corral.cli.errors import CHANGES, STUCK, Failure
 from corral.cli.loading import kind_named, manifests_in
 from corral.cli.options import Cluster, Kinds, Output, cluster_options, kinds_option, output_option
-from corral.cli.output import diff_lines, say_json, styled_diff
+from corral.cli.output import diff_lines, file_diffs, say_json, styled_diff
+from corral.engine.actions import Apply
 from corral.engine.controller import AnyController
 from corral.engine.plan import Plan, as_data, summary_lines
 from corral.engine.questions import Change, dry_run, plan_object
@@ -49,7 +50,7 @@ def plan_command(
 ) -> None:
     """Show what Corral would do about an object (KIND NAME) or a manifest (-f FILE), and why.
 
-    Nothing is changed. Exit code: 0 nothing to do, 1 changes, more than 1 an error.
+    Nothing is changed. Exit code: 0 nothing to do, 1 changes, 2 an error, 3 stuck: a person must act first.
     """
     if file is not None and kind is None:
         questions = _about_manifests(file, kinds, cluster)
@@ -58,7 +59,9 @@ def plan_command(
     else:
         raise click.UsageError("give either KIND NAME or -f FILE")
     answers = asyncio.run(_answers(cluster, questions, diff=diff))
-    _say(answers, output)
+    _say(answers, output, diff=diff)
+    if any(wait.stalled for answer in answers for wait in answer.plan.waits):
+        raise click.exceptions.Exit(STUCK)
     if any(not answer.plan.is_empty for answer in answers):
         raise click.exceptions.Exit(CHANGES)
 
@@ -85,18 +88,29 @@ async def _answer(client: Client, question: Question, *, diff: bool) -> Answer:
     planned = await plan_object(client, question.controller, question.what, beside=question.beside)
     if planned.snapshot is None:
         raise Failure(f"there is no {question.about}; see what a manifest would do with: corral plan -f FILE")
-    changes = await dry_run(client, question.controller, planned.plan) if diff else ()
-    return Answer(question.about, planned.plan, changes)
+    tried = planned.plan if diff else _changed_objects(planned.plan)
+    return Answer(question.about, planned.plan, await dry_run(client, question.controller, tried))
 
 
-def _say(answers: tuple[Answer, ...], output: Output) -> None:
+def _changed_objects(plan: Plan) -> Plan:
+    """What has files that a person wants to see the difference of: objects that are there and get another content."""
+    changed = [action for action in plan.actions if isinstance(action, Apply) and action.over is not None]
+    return Plan(actions=tuple(changed))
+
+
+def _say(answers: tuple[Answer, ...], output: Output, *, diff: bool) -> None:
     if output == "json":
-        say_json("PlanList", {"items": [{"about": msgspec.to_builtins(a.about), **as_data(a.plan)} for a in answers]})
+        say_json("PlanList", {"items": [_data(answer) for answer in answers]})
         return
     for answer in answers:
         click.echo(f"{answer.about}")
         for line in summary_lines(answer.plan):
             click.echo(f"  {line}")
-        for change in answer.changes:
-            for line in diff_lines(change):
-                click.echo(styled_diff(line))
+        shown = map(diff_lines, answer.changes) if diff else (d for c in answer.changes for d in file_diffs(c))
+        for line in (line for one in shown for line in one):
+            click.echo(styled_diff(line) if diff else f"    {styled_diff(line)}")
+
+
+def _data(answer: Answer) -> dict[str, object]:
+    files = ["\n".join(found) for change in answer.changes for found in file_diffs(change)]
+    return {"about": msgspec.to_builtins(answer.about), **as_data(answer.plan), "files": files}

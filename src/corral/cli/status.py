@@ -12,6 +12,8 @@ import click
 import msgspec
 
 from corral.cli.errors import CHANGES, Failure
+from corral.cli.explain import operator_now
+from corral.cli.facts import Fact
 from corral.cli.loading import kind_named
 from corral.cli.options import Cluster, Kinds, Output, cluster_options, duration_option, kinds_option, output_option
 from corral.cli.output import age, say_json, table
@@ -54,20 +56,20 @@ def status_command(
     def tell(line: str) -> None:
         click.echo(f"{time.monotonic() - started:5.1f} s  {line}", err=True)
 
-    async def ask() -> tuple[Row, ...]:
+    async def ask() -> tuple[tuple[Row, ...], Fact | None]:
         async with cluster.client() as client:
             rows = await rows_now(client, chosen, namespace, name or "")
             if wait and not board_of(rows).is_settled:
                 rows = await rows_when_settled(client, chosen, namespace, name or "", within_s=timeout, tell=tell)
-            return rows
+            return rows, None if all(row.ready for row in rows) else await operator_now(client, datetime.now(UTC))
 
-    rows = asyncio.run(ask())
+    rows, operator = asyncio.run(ask())
     if name and not rows:
         raise Failure(f"there is no {chosen[0].kind.resource.kind} {namespace}/{name}")
     if output == "json":
         say_json("StatusList", {"items": msgspec.to_builtins(rows)})
     else:
-        click.echo("\n".join(_lines(rows, datetime.now(UTC))))
+        click.echo("\n".join(lines(rows, operator, datetime.now(UTC))))
     if wait and not all(row.ready for row in rows):
         raise click.exceptions.Exit(CHANGES)
 
@@ -128,17 +130,19 @@ async def _events(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _lines(rows: Iterable[Row], now: datetime) -> list[str]:
-    rows = tuple(rows)
+def lines(rows: tuple[Row, ...], operator: Fact | None, now: datetime) -> list[str]:
+    """`operator` is known when something is not ready; one that is missing is the first thing to know then."""
     if not rows:
         return ["No objects found. See what a manifest would do with: corral plan -f FILE"]
     head = ("NAMESPACE", "KIND", "NAME", "READY", "STATUS", "AGE")
     shown = {True: "True", False: "False", None: "Unknown"}
-    lines = [table(head, ((r.namespace, r.kind, r.name, shown[r.ready], r.reason, age(r.created, now)) for r in rows))]
+    told = [table(head, ((r.namespace, r.kind, r.name, shown[r.ready], r.reason, age(r.created, now)) for r in rows))]
     attention = sorted((row for row in rows if not row.ready), key=lambda row: not row.stalled)
     if attention:
-        lines += ["", "Not ready"]
-        lines += [f"  {r.kind} {r.namespace}/{r.name}: {r.sentence}" for r in attention]
+        told += ["", "Not ready"]
+        told += [f"  {r.kind} {r.namespace}/{r.name}: {r.sentence}" for r in attention]
+        if operator is not None and operator.well is False:
+            told += ["", str(operator)]
         first = attention[0]
-        lines += ["", f"Why: corral explain {first.kind.lower()} {first.name} -n {first.namespace}"]
-    return lines
+        told += ["", f"Why: corral explain {first.kind.lower()} {first.name} -n {first.namespace}"]
+    return told

@@ -79,7 +79,10 @@ class SeenEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """`snapshot` is what was seen now, and what `plan` was decided on."""
+
     object: Object
+    snapshot: Snapshot[Any] | None
     conditions: tuple[Condition, ...]
     plan: Plan
     events: tuple[SeenEvent, ...]
@@ -238,7 +241,11 @@ async def explain(client: Client, controller: AnyController, key: Key, *, now: d
     obj = await client.get(controller.kind, key.name, key.namespace)
     planned = await plan_object(client, controller, key, now=now)
     return Explanation(
-        object=obj, conditions=conditions_in(obj), plan=planned.plan, events=await _events_about(client, obj)
+        object=obj,
+        snapshot=planned.snapshot,
+        conditions=conditions_in(obj),
+        plan=planned.plan,
+        events=await _events_about(client, obj),
     )
 
 
@@ -250,11 +257,11 @@ async def _events_about(client: Client, obj: Object) -> tuple[SeenEvent, ...]:
     """The newest last. Events are kept for an hour by default; an older story is not there to be told."""
     where = Selector(namespace=obj.metadata.namespace or "default", fields=f"regarding.uid={obj.metadata.uid}")
     page = await client.list(Event, where)
-    seen = [_seen(event) for event in page.items if event.regarding.uid == obj.metadata.uid]
+    seen = [seen_event(event) for event in page.items if event.regarding.uid == obj.metadata.uid]
     return tuple(sorted(seen, key=lambda event: event.last_seen or LONG_AGO))[-EVENTS_SHOWN_MAX:]
 
 
-def _seen(event: Event) -> SeenEvent:
+def seen_event(event: Event) -> SeenEvent:
     """Events written through the older core/v1 API have their times and counts in the deprecated fields."""
     series = event.series
     last = series.last_observed_time if series and series.last_observed_time else event.event_time

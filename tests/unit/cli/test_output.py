@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from corral.cli.output import age, diff_lines, table
+from corral.cli.output import age, as_yaml, diff_lines, file_diffs, table
 from corral.cli.rows import row_of
 from corral.engine import Apply
 from corral.engine.questions import Change
@@ -58,3 +58,15 @@ def test_an_object_is_ready_only_when_its_present_version_was_looked_at(
     note = Note(metadata=ObjectMeta(name="n", generation=generation), spec=NoteSpec(text="t"), status=status)
 
     assert row_of(note).ready is ready
+
+
+def test_a_file_in_an_object_has_a_diff_of_its_own() -> None:
+    before = {"data": {"slurm.conf": "A=1\nB=2\n", "digest": "x"}}
+    after = {"data": {"slurm.conf": "A=1\nB=3\n", "digest": "y"}}
+    (found,) = file_diffs(Change(action=ACTION, before=before, after=after))
+
+    assert found == ("--- slurm.conf (now)", "+++ slurm.conf (then)", "@@ -1,2 +1,2 @@", " A=1", "-B=2", "+B=3")
+
+
+def test_texts_of_several_lines_are_written_as_blocks() -> None:
+    assert as_yaml([{"data": {"slurm.conf": "A=1\nB=2\n"}}]) == "---\ndata:\n  slurm.conf: |\n    A=1\n    B=2\n"
