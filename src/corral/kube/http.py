@@ -12,6 +12,7 @@ import asyncio
 import io
 import socket
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -27,6 +28,7 @@ from corral.kube.certificates import tls_context
 from corral.kube.codec import error_of
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Server
 from corral.kube.errors import Subject, Unreachable
+from corral.kube.pace import Pace
 from corral.kube.transport import Request, Response, Socket, Stream
 from corral.kube.trouble import border
 
@@ -36,8 +38,7 @@ PING_S = 30.0
 CLOSE_S_MAX = 2.0
 UNACKNOWLEDGED_MS_MAX = 60_000
 BODY_AT_ONCE_BYTES_MAX = 1 << 20
-GATHER_S = 0.01
-FLOOD_BYTES_MIN = 1 << 16  # at once
+GATHER_S, GATHER_BYTES = 0.05, 1 << 18
 
 
 class HttpTransport:
@@ -171,31 +172,33 @@ class HttpStream:
         self._url = url
 
     async def chunks(self, *, silence_s_max: float) -> AsyncGenerator[bytes, None]:
-        """What came, as soon as it came; of a flood (a first list), what came within `GATHER_S`."""
-        flood = False
+        """What came, as soon as it came; of a busy stream, what came within `GATHER_S`."""
+        pace = Pace()
         while True:
-            if flood:
-                await self._gather(GATHER_S)
+            if pace.is_busy:
+                await self._gather()
+            asked_s = time.monotonic()
             with border(self._subject, self._url, f"nothing came for {silence_s_max:g} s; the connection is given up"):
                 async with asyncio.timeout(silence_s_max):
                     chunk = await self._content.readany()
             if not chunk:
                 return
-            flood = len(chunk) >= FLOOD_BYTES_MIN
+            pace.came(len(chunk), time.monotonic() - asked_s)
             yield chunk
 
-    async def _gather(self, seconds: float) -> None:
-        """Let bytes wait in the kernel: taking them out in small pieces costs three times as much as in large ones."""
+    async def _gather(self) -> None:
+        """For a moment the kernel tells us of this connection only when much has come, or its end."""
         connection = self._response.connection
-        protocol = None if connection is None else connection.protocol
-        if protocol is None:
-            await asyncio.sleep(seconds)
+        transport = None if connection is None else connection.transport
+        wire = None if transport is None else transport.get_extra_info("socket")
+        if wire is None:
             return
-        protocol.pause_reading()
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GATHER_BYTES)
         try:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(GATHER_S)
         finally:
-            protocol.resume_reading()
+            if wire.fileno() >= 0:
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
 class HttpSocket:
