@@ -3,7 +3,8 @@ config=/etc/corral/config # what Corral wants, as Kubernetes mounts it: ConfigMa
 keys=/etc/corral/keys     # Secrets
 installed=/etc/slurm      # what the daemon reads
 state=/var/spool/slurmctld
-good=$state/.corral/good # the last configuration that slurmctld ran with; outlives the pod
+good=$state/.corral/good       # the last configuration that slurmctld ran with; outlives the pod
+applied=$state/.corral/applied # its digest, and since when slurmctld has had it
 
 say() { echo "corral: $*" >&2; }
 
@@ -15,6 +16,15 @@ link_keys() {
         [ ! -f "$key" ] || ln -sf "$key" "$1/${key##*/}"
     done
 }
+
+# The mounted keys as members of a JSON object: "slurm.jwks":"the beginning of its sha256","jwt.key":...
+key_digests() {
+    folder=$(readlink -f "$keys/..data") && [ -d "$folder" ] || folder=$keys
+    (cd "$folder" && sha256sum -- *) | sed 's/^\(.\{16\}\)[^ ]* [ *]\(.*\)/"\2":"\1"/' | paste -s -d , -
+}
+
+# As Slurm writes times: they compare as text.
+now() { date +%Y-%m-%dT%H:%M:%S; }
 
 # Kubernetes replaces all mounted files at once by turning ..data to another folder: read from one such folder only.
 copy_mounted() {

@@ -8,8 +8,13 @@ from corral.kube.models.core_v1 import Secret
 
 def slurm_key_of(controller: Controller) -> KeyRef:
     """The key of auth/slurm: what the Controller refers to, else what was generated for it."""
-    generated = KeyRef(name=names.slurm_key_name(controller.metadata.name), key=names.SLURM_KEY)
+    generated = KeyRef(name=names.slurm_key_name(controller.metadata.name), key=names.SLURM_JWKS)
     return controller.spec.slurm_key_ref or generated
+
+
+def slurm_key_file(key: KeyRef) -> str:
+    """What the daemons must find it as: a set of keys is told from a plain key by the name of its file alone."""
+    return names.SLURM_JWKS if key.key.endswith(".jwks") else names.SLURM_KEY
 
 
 def jwt_key_of(controller: Controller) -> KeyRef:

@@ -26,6 +26,7 @@ NOBODY_UID = 65534
 SLURM_KEY = "slurm.key"  # keys of our Secrets, and file names in /etc/slurm
 SLURM_JWKS = "slurm.jwks"  # several keys of which one signs; Slurm prefers it to slurm.key
 JWT_KEY = "jwt.key"
+JWKS = "jwks.json"  # public halves of keys that sign RS256 tokens
 TOKEN_KEY = "SLURM_JWT"  # noqa: S105 - the name of a key, not a secret
 
 CLUSTER_LABEL = "slurm.corral.dev/cluster"  # the Controller's name, on everything of one Slurm cluster

@@ -18,6 +18,7 @@ from corral.kinds import names, overrides, versions
 from corral.kinds.accounting.configuration import CA_FILE, FILE
 from corral.kinds.accounting.dump import claim_spec
 from corral.kinds.accounting.spec import Accounting, ManagedDatabase
+from corral.kinds.keys import slurm_key_file
 from corral.kinds.parts import KeyRef, PodTemplate
 from corral.kinds.parts import Volume as Persistence
 from corral.kinds.workloads import (
@@ -153,7 +154,7 @@ def digest(key: bytes, *texts: bytes) -> str:
 
 def _projected(keys: Keys) -> tuple[VolumeProjection, ...]:
     files = [
-        (keys.slurm, names.SLURM_KEY),
+        (keys.slurm, slurm_key_file(keys.slurm)),
         (keys.jwt, names.JWT_KEY),
         *([(keys.ca, CA_FILE)] if keys.ca else []),
     ]

@@ -2,32 +2,24 @@
 
 import secrets
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 
-import msgspec
+from msgspec.structs import replace
 
 from corral.engine import Controller as Declaration
 from corral.engine import Key, KindController, Mapper, Outcome, Plan, Reader, generation_changed
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller import people
-from corral.kinds.controller.files import DIGEST_FILE, references
+from corral.kinds.controller.facts import Facts, jobs_in_the_way
+from corral.kinds.controller.files import references
 from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
-from corral.kinds.controller.plan import (
-    OWNED,
-    ApplyConfig,
-    FreshKeys,
-    Running,
-    Snapshot,
-    current,
-    is_ready,
-    plan,
-    pod_name,
-)
-from corral.kinds.controller.shell import ClientShell, PodShell, apply_config, ask_state
+from corral.kinds.controller.plan import OWNED, plan, rest_of
+from corral.kinds.controller.rotation import HOLDERS, SLURMDBD
+from corral.kinds.controller.shell import ClientShell, PodShell, apply_config, hold_jobs
+from corral.kinds.controller.snapshot import ApplyConfig, FreshKeys, Holder, HoldJobs, Snapshot, pod_name
 from corral.kinds.controller.spec import Controller, ControllerStatus
-from corral.kinds.controller.status import status
+from corral.kinds.controller.status import slurmdbd, status
 from corral.kinds.keys import jwt_key_of, slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.versions import spec_or_version_changed
@@ -36,22 +28,15 @@ from corral.kube.meta import Object
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 
-SLURM_KEY_BYTES = 1024
+SLURM_KEY_BYTES = 128
 JWT_KEY_BYTES = 32
-STATE_AGE_MAX = timedelta(minutes=10)
-
-
-class Fact(msgspec.Struct, frozen=True):
-    """What one container of slurmctld said. Another container is another slurmctld."""
-
-    container: str
-    running: Running
+MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 
 
 class ControllerReconciler:
     def __init__(self, shell: PodShell | None = None) -> None:
         self._shell = shell
-        self._facts: dict[Key, Fact] = {}  # written by the one pass that a key has at a time
+        self._facts = Facts()
 
     def use(self, client: Client) -> None:
         self._shell = self._shell or ClientShell(client)
@@ -59,46 +44,38 @@ class ControllerReconciler:
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         controller = read.get(Controller, key.name, key.namespace)
         if controller is None:
-            self._facts.pop(key, None)
+            self._facts.forget(key)
             return None
         seen = gathered(controller, read)
-        return msgspec.structs.replace(seen, running=await self._running(key, seen))
+        if self._shell is None or controller.spec.external or controller.spec.suspend:
+            return seen
+        seen = replace(seen, running=await self._facts.running(self._shell, key, seen))
+        holders = await self._facts.holders(self._shell, key, seen, holders_of(seen, read))
+        return replace(seen, holders=holders, jobs=await jobs_in_the_way(self._shell, seen, rest_of(seen)))
 
     def plan(self, snapshot: Snapshot) -> Plan:
         return plan(snapshot)
 
-    async def perform(self, call: ApplyConfig, snapshot: Snapshot) -> None:
+    async def perform(self, call: ApplyConfig | HoldJobs, snapshot: Snapshot) -> None:
         """What slurmctld runs afterwards is asked for by the next pass; what it ran before is no longer known."""
         assert self._shell is not None  # noqa: S101 - `use` was called before the first pass
         meta = snapshot.object.metadata
-        self._facts.pop(Key(meta.namespace, meta.name), None)
+        if isinstance(call, HoldJobs):
+            await hold_jobs(self._shell, meta.namespace, call)
+            return
+        self._facts.forget_running(Key(meta.namespace, meta.name))
         await apply_config(self._shell, meta.namespace, call)
 
     def report(self, snapshot: Snapshot, outcome: Outcome) -> ControllerStatus:
         return status(snapshot, outcome)
-
-    async def _running(self, key: Key, seen: Snapshot) -> Running | None:
-        """Asked only where the answer may have changed: another container, another configuration, an old answer."""
-        pod = seen.pod
-        if pod is None or self._shell is None or not is_ready(pod):
-            return None
-        container = _container(pod)
-        known = self._facts.get(key)
-        if known is not None and _still_holds(known, container, current(seen).get(DIGEST_FILE, ""), seen.now):
-            return known.running
-        running = await ask_state(self._shell, key.namespace, pod.metadata.name, seen.now)
-        if running is None:
-            self._facts.pop(key, None)
-        else:
-            self._facts[key] = Fact(container, running)
-        return running
 
 
 def gathered(controller: Controller, read: Reader) -> Snapshot:
     """Everything but what slurmctld itself says."""
     name, namespace = controller.metadata.name, controller.metadata.namespace
     accounting = controller.spec.accounting_ref
-    config_maps = {ref.name: read.get(ConfigMap, ref.name, namespace) for ref in references(controller)}
+    named = (*references(controller), *((public,) if (public := controller.spec.jwks_key_ref) else ()))
+    config_maps = {ref.name: read.get(ConfigMap, ref.name, namespace) for ref in named}
     key_names = {given.name for given in (controller.spec.slurm_key_ref, controller.spec.jwt_key_ref) if given}
     found_secrets = {name: read.get(Secret, name, namespace) for name in sorted(key_names)}
     return Snapshot(
@@ -133,19 +110,31 @@ def _children(controller: Controller, read: Reader) -> Iterable[Object]:
     return {(one.resource.kind, one.metadata.name): one for one in (*owned, *others) if one is not None}.values()
 
 
-def _container(pod: Pod) -> str:
-    ids = (status.container_id for status in pod.status.container_statuses if status.name == COMPONENT)
-    return f"{pod.metadata.uid}/{next(ids, '')}"
+def holders_of(seen: Snapshot, read: Reader) -> tuple[Holder, ...]:
+    """Running pods that hold keys of this cluster: workers, login nodes, slurmdbd. Others read them at their start."""
+    meta, accounting = seen.object.metadata, seen.accounting
+    labels = names.labels("", meta.name, cluster=meta.name)
+    mine = read.list(Pod, meta.namespace, {names.CLUSTER_LABEL: labels[names.CLUSTER_LABEL]})
+    found = [
+        Holder(pod=pod, daemon=container.name)
+        for pod in mine
+        for container in pod.spec.containers
+        if container.name in HOLDERS and _runs(pod)
+    ]
+    if accounting is not None and accounting.spec.external is None:
+        pod = read.get(Pod, f"{names.accounting_name(accounting.metadata.name)}-0", meta.namespace)
+        found += [Holder(pod=pod, daemon=SLURMDBD)] if pod is not None and _runs(pod) else []
+    return tuple(found)
 
 
-def _still_holds(fact: Fact, container: str, delivered: str, now: datetime) -> bool:
-    running = fact.running
-    fresh = now - running.as_of < STATE_AGE_MAX
-    return fact.container == container and running.up and running.digest == delivered and fresh
+def _runs(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
 
 
 def _of_pod(pod: Pod, read: Reader) -> Iterable[Key]:
     namespace = pod.metadata.namespace
+    if pod.metadata.labels.get("app.kubernetes.io/name") != COMPONENT:
+        return ()
     controllers = read.list(Controller, namespace)
     return [Key(namespace, c.metadata.name) for c in controllers if pod_name(c) == pod.metadata.name]
 
@@ -160,6 +149,14 @@ def _of_nodeset(nodeset: NodeSet, _read: Reader) -> Iterable[Key]:
     return (Key(nodeset.metadata.namespace, nodeset.spec.controller_ref.name),)
 
 
+def _matters(old: Object | None, new: Object | None) -> bool:
+    """What an Accounting says of its slurmdbd is told here too."""
+    if spec_or_version_changed(old, new):
+        return True
+    said = [slurmdbd(one) for one in (old, new) if isinstance(one, Accounting)]
+    return len(said) == 2 and said[0] != said[1]
+
+
 def _referring(kind: str) -> Mapper[Object]:
     def keys(obj: Object, read: Reader) -> Iterable[Key]:
         where = (obj.metadata.namespace, kind, obj.metadata.name)
@@ -172,7 +169,8 @@ def _refers_to(controller: Controller) -> Iterable[tuple[str, str, str]]:
     spec, namespace = controller.spec, controller.metadata.namespace
     if spec.accounting_ref:
         yield namespace, "Accounting", spec.accounting_ref.name
-    for ref in (*references(controller), *people.references(controller)):
+    jwks = (spec.jwks_key_ref,) if spec.jwks_key_ref else ()
+    for ref in (*references(controller), *people.references(controller), *jwks):
         yield namespace, "ConfigMap", ref.name
     for given in (spec.slurm_key_ref, spec.jwt_key_ref):
         if given:
@@ -187,10 +185,10 @@ def controller(shell: PodShell | None = None) -> Declaration[Controller, Snapsho
         .owns(ConfigMap)
         .owns(StatefulSet)
         .owns(ServiceMonitor, optional=True)
-        .watches(Pod, to=_of_pod, where=Selector(labels=f"app.kubernetes.io/name={COMPONENT}"))
+        .watches(Pod, to=_of_pod, where=MADE_BY_US)
         .watches(PersistentVolumeClaim, to=_of_home, where=Selector(labels="app.kubernetes.io/name=home"))
         .watches(NodeSet, to=_of_nodeset, when=generation_changed)
-        .watches(Accounting, to=_referring("Accounting"), when=spec_or_version_changed)
+        .watches(Accounting, to=_referring("Accounting"), when=_matters)
         .watches(ConfigMap, to=_referring("ConfigMap"))
         .watches(Secret, to=_referring("Secret"))
         .indexes(Controller, "references", _refers_to)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from corral.kinds import names
+from corral.kinds import endpoints, names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
@@ -29,7 +29,9 @@ from corral.slurm.config.text import Line, Section, UnwritableError, parse, reco
 DIGEST_FILE = "corral-digest"
 DIGEST_LENGTH = 16
 NODES_MAX = 4096  # of Slurm's MaxNodeCount; lowering it drops nodes, so it does not follow the replicas
-RESERVED = frozenset({"slurm.conf", "slurmdbd.conf", DIGEST_FILE, names.SLURM_KEY, names.JWT_KEY, "slurm.jwks"})
+RESERVED = frozenset(
+    {"slurm.conf", "slurmdbd.conf", DIGEST_FILE, names.SLURM_KEY, names.JWT_KEY, names.SLURM_JWKS, names.JWKS}
+)
 CONFIG_DIR = "/etc/slurm"
 KEYS_DIR = "/etc/corral/keys"  # where the Secrets are mounted
 STATE_DIR = "/var/spool/slurmctld"
@@ -98,17 +100,16 @@ def _sections(sources: Sources, extra: tuple[Line, ...]) -> tuple[tuple[Section,
     return (
         Section("general", tuple(_general(sources.controller))),
         Section("plugins and parameters", tuple(_plugins(sources.controller))),
-        Section("accounting", tuple(_accounting(sources.controller, sources.accounting))),
+        Section("accounting", tuple(_accounting(sources.accounting))),
         Section("prolog and epilog", tuple(_scripts(sources))),
         Section("nodes and partitions", tuple(nodes)),
     ), problems
 
 
 def _general(controller: Controller) -> Iterator[Line]:
-    name = names.controller_name(controller.metadata.name)
     yield setting("ClusterName", cluster_name(controller))
-    yield setting("SlurmctldHost", f"{name}-0({name}.{controller.metadata.namespace})")
-    yield setting("SlurmctldPort", names.SLURMCTLD_PORT)
+    yield setting("SlurmctldHost", endpoints.slurmctld_host(controller))
+    yield setting("SlurmctldPort", endpoints.slurmctld(controller).port)
     yield setting("SlurmdPort", names.SLURMD_PORT)
     yield setting("SlurmUser", "slurm")
     yield setting("SlurmdUser", "root")
@@ -131,7 +132,8 @@ def _plugins(controller: Controller) -> Iterator[Line]:
     yield setting("CredType", "cred/slurm")
     yield setting("AuthInfo", "use_client_ids,cred_expire=120")
     yield setting("AuthAltTypes", "auth/jwt")
-    yield setting("AuthAltParameters", f"jwt_key={KEYS_DIR}/{names.JWT_KEY}")
+    public = f",jwks={KEYS_DIR}/{names.JWKS}" if controller.spec.jwks_key_ref else ""
+    yield setting("AuthAltParameters", f"jwt_key={KEYS_DIR}/{names.JWT_KEY}{public}")
     yield setting("SlurmctldParameters", ",".join(("enable_configless", *restarted, "idle_on_node_suspend")))
     yield setting("ProctrackType", "proctrack/linuxproc")
     yield setting("TaskPlugin", "task/none")
@@ -144,14 +146,13 @@ def _plugins(controller: Controller) -> Iterator[Line]:
         yield setting("MetricsType", "metrics/openmetrics")
 
 
-def _accounting(controller: Controller, accounting: Accounting | None) -> Iterator[Line]:
+def _accounting(accounting: Accounting | None) -> Iterator[Line]:
     if accounting is None:
         return
-    external = accounting.spec.external
-    ours = f"{names.accounting_name(accounting.metadata.name)}.{controller.metadata.namespace}"
+    at = endpoints.slurmdbd(accounting)
     yield setting("AccountingStorageType", "accounting_storage/slurmdbd")
-    yield setting("AccountingStorageHost", external.host if external else ours)
-    yield setting("AccountingStoragePort", external.port if external else names.SLURMDBD_PORT)
+    yield setting("AccountingStorageHost", at.host)
+    yield setting("AccountingStoragePort", at.port)
     yield setting("JobAcctGatherType", "jobacct_gather/linux")
     yield setting("JobAcctGatherFrequency", 10)
 

@@ -8,13 +8,13 @@ must not restart slurmctld. What must, is marked there (`RESTART`).
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from corral.kinds import names, overrides, versions
+from corral.kinds import endpoints, names, overrides, versions
 from corral.kinds.controller.files import CONFIG_DIR, DIGEST_FILE, KEYS_DIR, STATE_DIR, Files
 from corral.kinds.controller.spec import Controller
 from corral.kinds.identity import known_in
-from corral.kinds.keys import jwt_key_of, slurm_key_of
+from corral.kinds.keys import jwt_key_of, slurm_key_file, slurm_key_of
 from corral.kinds.parts import GROUP
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.apps_v1 import (
     StatefulSet,
     StatefulSetPersistentVolumeClaimRetentionPolicy,
@@ -54,7 +54,7 @@ from corral.kube.models.meta_v1 import LabelSelector
 
 COMPONENT = "slurmctld"
 RESTART = f"{GROUP}/restart"  # on ConfigMap and pod template: the configuration that needed a restart, or none
-KEYS = f"{GROUP}/keys"  # on the pod template: which keys the pod was started with, where they are the user's
+KEYS = f"{GROUP}/keys"  # on the pod template: which plain slurm key the pod was started with
 DELIVERED = f"{GROUP}/config"  # on the pod: changing it makes kubelet look at the mounted files at once
 
 CONFIG_MAPS_MAX = 4
@@ -75,7 +75,7 @@ def service(controller: Controller) -> Service:
 
     Also before it is ready: slurmctld itself is addressed by this name, by its own pod too.
     """
-    labels = slurmctld_labels(controller)
+    labels, port = slurmctld_labels(controller), endpoints.slurmctld(controller).port
     ours = Service(
         metadata=ObjectMeta(name=names.controller_name(controller.metadata.name), labels=labels),
         spec=ServiceSpec(
@@ -84,9 +84,9 @@ def service(controller: Controller) -> Service:
             ports=(
                 ServicePort(
                     name=COMPONENT,
-                    port=names.SLURMCTLD_PORT,
+                    port=port,
                     protocol="TCP",
-                    target_port=names.SLURMCTLD_PORT,
+                    target_port=port,
                 ),
             ),
         ),
@@ -110,8 +110,11 @@ def workers_service(controller: Controller) -> Service:
     )
 
 
-def key_secret(name: str, key: str, value: bytes, controller: Controller) -> Secret:
-    return Secret(metadata=ObjectMeta(name=name, labels=slurmctld_labels(controller)), data={key: value})
+def key_secret(
+    name: str, key: str, value: bytes, controller: Controller, *, annotations: Mapping[str, str] = EMPTY
+) -> Secret:
+    metadata = ObjectMeta(name=name, labels=slurmctld_labels(controller), annotations=annotations)
+    return Secret(metadata=metadata, data={key: value})
 
 
 class TooLarge(ValueError):
@@ -152,12 +155,12 @@ def _chunks(files: Files) -> tuple[dict[str, str], ...]:
     return tuple(chunks)
 
 
-def stateful_set(controller: Controller, restart: str, keys: Mapping[str, bytes]) -> StatefulSet:
-    """`keys`: the user's own keys by file name; other keys are generated once and never change."""
+def stateful_set(controller: Controller, restart: str, plain_key: bytes) -> StatefulSet:
+    """`plain_key`: a slurm key of the user's own that is no set, or empty. All other keys are loaded in place."""
     name, labels = names.controller_name(controller.metadata.name), slurmctld_labels(controller)
     marks = {RESTART: restart} if restart else {}
-    if keys:
-        marks[KEYS] = _keys_digest(keys)
+    if plain_key:
+        marks[KEYS] = hashlib.sha256(plain_key).hexdigest()[:16]
     claims = () if controller.spec.persistence.existing_claim else (_claim(controller),)
     at_version = {**labels, versions.LABEL: controller.spec.version}
     template = PodTemplateSpec(metadata=ObjectMeta(labels=at_version, annotations=marks), spec=_pod(controller))
@@ -205,7 +208,7 @@ def _slurmctld(controller: Controller) -> Container:
         image=names.slurm_image(controller.spec.version),
         termination_message_policy="FallbackToLogsOnError",  # so that a condition can say why it ended
         command=("/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmctld-run"),
-        ports=(ContainerPort(name=COMPONENT, container_port=names.SLURMCTLD_PORT, protocol="TCP"),),
+        ports=(ContainerPort(name=COMPONENT, container_port=endpoints.slurmctld(controller).port, protocol="TCP"),),
         startup_probe=_probe(controller, "/livez", period_s=1, failures=START_S_MAX),
         liveness_probe=_probe(controller, "/livez", period_s=10, failures=6),
         readiness_probe=_probe(controller, "/readyz", period_s=5, failures=3),
@@ -230,10 +233,11 @@ def _probe(controller: Controller, path: str, *, period_s: int, failures: int) -
     """26.05 answers HTTP on its port; 24.11 only lets one connect."""
     http = None
     tcp = None
+    port = endpoints.slurmctld(controller).port
     if controller.spec.version == "24.11":
-        tcp = TCPSocketAction(port=names.SLURMCTLD_PORT)
+        tcp = TCPSocketAction(port=port)
     else:
-        http = HTTPGetAction(path=path, port=names.SLURMCTLD_PORT)
+        http = HTTPGetAction(path=path, port=port)
     return Probe(http_get=http, tcp_socket=tcp, period_seconds=period_s, failure_threshold=failures, timeout_seconds=5)
 
 
@@ -247,14 +251,14 @@ def _volumes(controller: Controller) -> Iterator[Volume]:
     projected = ProjectedVolumeSource(default_mode=0o755, sources=tuple(VolumeProjection(config_map=m) for m in maps))
     yield Volume(name="config", projected=projected)
     slurm, jwt = slurm_key_of(controller), jwt_key_of(controller)
-    keys = (
-        SecretProjection(name=slurm.name, items=(KeyToPath(key=slurm.key, path=names.SLURM_KEY),)),
-        SecretProjection(name=jwt.name, items=(KeyToPath(key=jwt.key, path=names.JWT_KEY),)),
-    )
-    yield Volume(
-        name="keys",
-        projected=ProjectedVolumeSource(default_mode=0o440, sources=tuple(VolumeProjection(secret=k) for k in keys)),
-    )
+    keys = [
+        VolumeProjection(secret=SecretProjection(name=at.name, items=(KeyToPath(key=at.key, path=file),)))
+        for at, file in ((slurm, slurm_key_file(slurm)), (jwt, names.JWT_KEY))
+    ]
+    if public := controller.spec.jwks_key_ref:
+        items = (KeyToPath(key=public.key, path=names.JWKS),)
+        keys.append(VolumeProjection(config_map=ConfigMapProjection(name=public.name, items=items)))
+    yield Volume(name="keys", projected=ProjectedVolumeSource(default_mode=0o440, sources=tuple(keys)))
     for name in ("etc-slurm", "run-slurm", "run-slurmctld", "tmp"):
         yield Volume(name=name, empty_dir=EmptyDirVolumeSource())
     claim = controller.spec.persistence.existing_claim
@@ -272,10 +276,3 @@ def _claim(controller: Controller) -> PersistentVolumeClaim:
             resources=VolumeResourceRequirements(requests={"storage": wanted.size}),
         ),
     )
-
-
-def _keys_digest(keys: Mapping[str, bytes]) -> str:
-    whole = hashlib.sha256()
-    for name, value in sorted(keys.items()):
-        whole.update(f"{name}:{len(value)}:".encode() + value)
-    return whole.hexdigest()[:16]

@@ -51,7 +51,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What one daemon's pod said: the digests of its mounted key files, and whether the daemon started after they came."""
+    """What one daemon's pod said: digests of its mounted key files, and whether the daemon started after they came."""
 
     files: Mapping[str, str]
     loaded: bool
@@ -97,13 +97,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class ApplyConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Make the slurmctld of this pod take the mounted configuration and keys, in place.
 
-    `keys`: digests of the key files that must have arrived. `again`: also if it has them all, for daemons that missed it.
+    `digest`: of the configuration; empty to stay with the one that runs. `keys`: key files that must have arrived.
     """
 
     pod: str
-    digest: str
+    digest: str = ""
     keys: Mapping[str, str] = EMPTY
-    again: bool = False
 
 
 class HoldJobs(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,8 +21,9 @@ from corral.kinds.parts import (
     SlurmVersion,
     Volume,
 )
-from corral.kube.crd import Column, kind, rule
+from corral.kube.crd import Column, kind, rule, rules
 from corral.kube.meta import EMPTY, Model, Object
+from corral.kube.values import Duration
 
 Refs = Annotated[tuple[Ref, ...], Meta(max_length=32)]
 
@@ -33,6 +34,38 @@ class Metrics(Model, frozen=True, kw_only=True):
     interval: Annotated[str, Meta(max_length=16)] = "30s"
 
 
+class KeyRotation(Model, frozen=True, kw_only=True):
+    """Raise a counter, and a new key takes the place of the generated one. Jobs go on."""
+
+    slurm: Annotated[
+        int,
+        Meta(ge=0, le=1000000, description="Both keys count until every daemon has the new one."),
+        rule("self >= oldSelf", "rotations are counted up"),
+    ] = 0
+    jwt: Annotated[
+        int,
+        Meta(ge=0, le=1000000, description="Only one key counts: every token is signed anew."),
+        rule("self >= oldSelf", "rotations are counted up"),
+    ] = 0
+    overlap: Annotated[
+        Duration,
+        Meta(max_length=32, description="How long what the old slurm key signed counts; credentials live two minutes."),
+    ] = "2m30s"
+
+
+@rules(
+    rule("!has(self.slurmKeyRef) || self.keyRotation.slurm == 0", "slurmKeyRef is your key: rotate it in your Secret"),
+    rule("!has(self.jwtKeyRef) || self.keyRotation.jwt == 0", "jwtKeyRef is your key: change it in your Secret"),
+    rule(
+        "!has(self.external) || (has(self.slurmKeyRef) && has(self.jwtKeyRef))",
+        "a slurmctld that runs elsewhere has keys already: name them with slurmKeyRef and jwtKeyRef",
+    ),
+    rule(
+        "has(self.service.port) == has(oldSelf.service.port) && "
+        "(!has(self.service.port) || self.service.port == oldSelf.service.port)",
+        "service.port cannot change: running workers know slurmctld by the port they started with",
+    ),
+)
 class ControllerSpec(Model, frozen=True, kw_only=True):
     version: Annotated[
         SlurmVersion, rule("self >= oldSelf", "slurmctld's state was converted to the newer version; no way back")
@@ -44,6 +77,10 @@ class ControllerSpec(Model, frozen=True, kw_only=True):
     ] = ""
     slurm_key_ref: Annotated[KeyRef | None, Meta(description="The key of auth/slurm; default: generated once.")] = None
     jwt_key_ref: Annotated[KeyRef | None, Meta(description="The key that signs JWTs; default: generated once.")] = None
+    jwks_key_ref: Annotated[
+        KeyRef | None, Meta(description="In a ConfigMap: a JWKS whose keys' RS256 tokens are accepted too.")
+    ] = None
+    key_rotation: KeyRotation = KeyRotation()
     accounting_ref: Annotated[Ref | None, Meta(description="The Accounting that records this cluster's jobs.")] = None
     external: Annotated[External | None, Meta(description="slurmctld runs elsewhere; nothing is run here.")] = None
     slurmctld: Overrides = EMPTY
@@ -62,10 +99,28 @@ class ControllerSpec(Model, frozen=True, kw_only=True):
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
 
+class KeysStatus(Model, frozen=True, kw_only=True):
+    """How many rotations are complete, and where the slurm key's is."""
+
+    slurm: int = 0
+    jwt: int = 0
+    slurm_stage: Annotated[str, Meta(max_length=32)] = ""
+
+
+class DaemonsStatus(Model, frozen=True, kw_only=True):
+    """How many daemons of a kind run the desired configuration, do not, or do not say."""
+
+    yes: int = 0
+    no: int = 0
+    unknown: int = 0
+
+
 class ControllerStatus(BasicStatus, frozen=True, kw_only=True):
     config_desired: Annotated[str, Meta(max_length=64, description="Digest of the desired configuration.")] = ""
     config_running: Annotated[str, Meta(max_length=64, description="Digest of the running configuration.")] = ""
     slurm_version: Annotated[str, Meta(max_length=32, description="What the running slurmctld says it is.")] = ""
+    daemons: Annotated[Mapping[str, DaemonsStatus], Meta(max_length=8, description="Who runs it, by daemon.")] = EMPTY
+    keys: KeysStatus = KeysStatus()
     references: Annotated[Mapping[str, str], Meta(max_length=64, description="Digests of what is referred to.")] = EMPTY
 
 

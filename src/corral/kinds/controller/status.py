@@ -1,4 +1,8 @@
-"""What a Controller's status says: the standard conditions, and ConfigApplied with desired and running digest. Pure."""
+"""What a Controller's status says: the standard conditions, and ConfigApplied with desired and running digest. Pure.
+
+ConfigApplied is True when slurmctld has confirmed the configuration and no slurmd is known to run another. A slurmd
+that does not answer is counted apart: it fetches the configuration when it comes back.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,8 +10,14 @@ from collections.abc import Mapping
 import msgspec
 
 from corral.engine import SUSPENDED, Outcome, Outside, conditions, verdict
-from corral.kinds.controller.plan import Snapshot, configuration, in_turn
-from corral.kinds.controller.spec import ControllerStatus
+from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller import rotation
+from corral.kinds.controller.changes import held_back, rest_needed
+from corral.kinds.controller.files import Files
+from corral.kinds.controller.keyset import Stage
+from corral.kinds.controller.plan import configuration, in_turn
+from corral.kinds.controller.snapshot import Running, Snapshot, some
+from corral.kinds.controller.spec import ControllerStatus, DaemonsStatus, KeysStatus
 from corral.kube.meta import Condition
 
 CONFIG_APPLIED = "ConfigApplied"
@@ -35,26 +45,76 @@ def status(snapshot: Snapshot, outcome: Outcome) -> ControllerStatus:
         config_desired=files.digest if files else "",
         config_running=running.digest if running else "",
         slurm_version=running.version if running else before.slurm_version,
+        daemons=daemons(snapshot, files) if files else before.daemons,
+        keys=_keys(snapshot) if spec.external is None else before.keys,
         references=_references(snapshot),
     )
 
 
+def daemons(snapshot: Snapshot, files: Files) -> Mapping[str, DaemonsStatus]:
+    """Who runs the desired configuration. slurmdbd has its own, which its Accounting answers for."""
+    running = snapshot.running
+    if running is None or not running.digest:
+        slurmctld, slurmd = DaemonsStatus(unknown=1), DaemonsStatus()
+    elif running.digest != files.digest:
+        taken = running.slurmd
+        slurmctld, slurmd = DaemonsStatus(no=1), DaemonsStatus(no=taken.yes + taken.no, unknown=taken.unknown)
+    else:
+        taken = running.slurmd
+        slurmctld, slurmd = DaemonsStatus(yes=1), DaemonsStatus(yes=taken.yes, no=taken.no, unknown=taken.unknown)
+    found = {"slurmctld": slurmctld, "slurmd": slurmd}
+    if snapshot.accounting is not None:
+        found["slurmdbd"] = slurmdbd(snapshot.accounting)
+    return found
+
+
+def slurmdbd(accounting: Accounting) -> DaemonsStatus:
+    status = accounting.status
+    ready = next((c.status for c in status.conditions if c.type == "Ready"), "Unknown")
+    if status.observed_generation != accounting.metadata.generation or ready == "Unknown":
+        return DaemonsStatus(unknown=1)
+    return DaemonsStatus(yes=1) if ready == "True" else DaemonsStatus(no=1)
+
+
+def _keys(snapshot: Snapshot) -> KeysStatus:
+    before, present = snapshot.object.status.keys, rotation.slurm_keys(snapshot)
+    confirmed = not rotation.jwt_waits_for(snapshot)
+    return KeysStatus(
+        slurm=present.newest if present and present.stage is Stage.SETTLED else before.slurm,
+        jwt=rotation.jwt_rotation(snapshot) if confirmed else before.jwt,
+        slurm_stage=present.stage if present else "",
+    )
+
+
 def config_applied(snapshot: Snapshot, outcome: Outcome) -> Condition:
-    """Yes, no or unknown: does slurmctld run what is desired?"""
+    """Yes, no or unknown: do the daemons run what is desired?"""
     files, why = configuration(snapshot)
     running = snapshot.running.digest if snapshot.running and snapshot.running.digest else ""
     if files is None:
         wait = why.waits[0]
         return _condition("False", wait.reason, f"running {running or 'unknown'}: {wait.message}")
     digests = f"desired {files.digest}, running {running or 'unknown'}"
-    if not running:
+    if snapshot.running is None or not running:
         return _condition("Unknown", "StateUnknown", f"{digests}: slurmctld has not said what it runs")
     if running == files.digest:
-        return _condition("True", "Confirmed", digests)
+        return _confirmed(digests, snapshot.running)
+    rest = rest_needed(snapshot, files)
+    if rest and (held := held_back(snapshot, rest)):
+        return _condition("False", held.reason, f"{digests}: {held.message}")
     failed = next((r for r in outcome.results if isinstance(r.action, Outside) and r.state == "failed"), None)
     if failed is not None:
         return _condition("False", failed.reason, f"{digests}: {failed.message}")
     return _condition("False", "Delivering", digests)
+
+
+def _confirmed(digests: str, running: Running) -> Condition:
+    """slurmctld has it; what the workers have is known from when they started."""
+    taken = running.slurmd
+    if taken.no:
+        late = f"slurmctld has it, {taken.no} slurmd have not ({some(taken.no_names)})"
+        return _condition("False", "Delivering", f"{digests}: {late}")
+    silent = f"; {taken.unknown} slurmd do not answer ({some(taken.unknown_names)})" if taken.unknown else ""
+    return _condition("True", "Confirmed", f"{digests}{silent}")
 
 
 def _condition(state: str, reason: str, message: str) -> Condition:

@@ -16,7 +16,7 @@ from corral.kinds import endpoints, names, versions
 from corral.kinds.controller.spec import Controller
 from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
-from corral.kinds.keys import slurm_key_of
+from corral.kinds.keys import slurm_key_file, slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.overrides import pod_template
 from corral.kinds.workloads import KEYS, KEYS_FOLDER, mounted, script
@@ -136,7 +136,7 @@ def _probe(version: str) -> Probe:
 
 def _volumes(controller: Controller) -> tuple[Volume, ...]:
     key = slurm_key_of(controller)
-    items = (KeyToPath(key=key.key, path=names.SLURM_KEY),)
+    items = (KeyToPath(key=key.key, path=slurm_key_file(key)),)
     return (
         Volume(name=KEYS, secret=SecretVolumeSource(secret_name=key.name, items=items, default_mode=0o400)),
         Volume(name="spool", empty_dir=EmptyDirVolumeSource()),

@@ -8,7 +8,8 @@ import msgspec
 
 from corral.engine import Apply, Create, Plan
 from corral.kinds.accounting.spec import Accounting
-from corral.kinds.controller.plan import FreshKeys, Running, Snapshot, plan, pod_name
+from corral.kinds.controller.plan import plan
+from corral.kinds.controller.snapshot import FreshKeys, Running, Snapshot, pod_name
 from corral.kinds.controller.spec import Controller, ControllerSpec
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, Partition
 from corral.kinds.parts import Ref
@@ -57,7 +58,7 @@ def running(digest: str) -> Running:
 
 
 def a_snapshot(controller: Controller | None = None, **more: Any) -> Snapshot:
-    return Snapshot(object=controller or a_controller(), now=NOW, fresh_keys=FreshKeys(b"s" * 1024, b"j" * 32), **more)
+    return Snapshot(object=controller or a_controller(), now=NOW, fresh_keys=FreshKeys(b"s" * 128, b"j" * 32), **more)
 
 
 def made_by(decided: Plan) -> tuple[Object, ...]:

@@ -22,6 +22,9 @@ from corral.testing.operators import Operator, converged
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
+LABELS = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/managed-by": "corral"}
+
+
 class ScriptedSlurmctld:
     """Stands in for slurmctld in its pod: runs what was applied last, and refuses when it is told to."""
 
@@ -31,7 +34,9 @@ class ScriptedSlurmctld:
         self.is_gone = False
         self.asked: list[str] = []
 
-    async def run(self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float) -> Answer:
+    async def run(
+        self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float, container: str = "slurmctld"
+    ) -> Answer:
         self.asked.append(command[0].rpartition("-")[2])
         if self.is_gone:
             raise Unreachable(Subject("exec", "pods", namespace, pod), "no route")
@@ -69,7 +74,7 @@ class World:
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": "demo-controller-0", "labels": {"app.kubernetes.io/name": "slurmctld"}},
+                "metadata": {"name": "demo-controller-0", "labels": LABELS},
                 "spec": {"containers": [{"name": "slurmctld", "image": "corral/slurm:26.05"}]},
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }

@@ -6,7 +6,8 @@ import pytest
 from corral.engine import Apply, Create, EmitEvent, Outside, Patch, Plan
 from corral.engine.reconciler import Outcome, Problem, Result
 from corral.kinds.controller.objects import CONFIG_MAP_BYTES_MAX, DELIVERED, RESTART
-from corral.kinds.controller.plan import ApplyConfig, Snapshot, plan
+from corral.kinds.controller.plan import plan
+from corral.kinds.controller.snapshot import ApplyConfig, Snapshot
 from corral.kinds.controller.spec import Controller, Metrics
 from corral.kinds.controller.status import status
 from corral.kinds.parts import External, KeyRef, Ref
@@ -229,8 +230,8 @@ def test_a_slurmctld_that_does_not_start_is_told_in_its_own_words() -> None:
     )
 
 
-def test_a_users_key_that_changes_restarts_slurmctld() -> None:
-    controller = a_controller(jwt_key_ref=KeyRef(name="mine", key="k"))
+def test_a_plain_key_of_the_users_that_changes_restarts_slurmctld() -> None:
+    controller = a_controller(slurm_key_ref=KeyRef(name="mine", key="k"))
     before = settled(controller, secrets={"mine": a_secret("mine", {"k": b"old"})})
     decided = plan(msgspec.structs.replace(before, secrets={"mine": a_secret("mine", {"k": b"new"})}))
 

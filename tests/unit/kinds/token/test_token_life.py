@@ -67,7 +67,7 @@ def is_signed_with(key: bytes, text: str) -> bool:
         return False
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_key_that_appears_later_is_picked_up() -> None:
     world = World()
     await world.make_token(key="key")
@@ -79,7 +79,7 @@ async def test_a_key_that_appears_later_is_picked_up() -> None:
     assert await world.reason() == "AsDesired"
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_the_key_of_a_controller_signs_when_controller_and_key_have_come() -> None:
     world = World()
     await world.make_token(controller="slurm")
@@ -93,7 +93,7 @@ async def test_the_key_of_a_controller_signs_when_controller_and_key_have_come()
     assert is_signed_with(KEY, await world.text())
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_changed_key_signs_again_at_once() -> None:
     world = World()
     await world.make_key("key")
@@ -104,7 +104,7 @@ async def test_a_changed_key_signs_again_at_once() -> None:
     assert is_signed_with(OTHER_KEY, await world.text())
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_token_is_signed_again_before_a_fifth_of_its_life_is_left_and_not_much_earlier() -> None:
     world = World()
     await world.make_key("key")
@@ -118,7 +118,7 @@ async def test_a_token_is_signed_again_before_a_fifth_of_its_life_is_left_and_no
     assert await world.text() != first
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_what_someone_writes_over_the_token_is_replaced() -> None:
     world = World()
     await world.make_key("key")
@@ -129,7 +129,7 @@ async def test_what_someone_writes_over_the_token_is_replaced() -> None:
     assert is_signed_with(KEY, await world.text())
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_secret_of_someone_else_is_never_touched() -> None:
     world = World()
     await world.make_key("key")
@@ -140,7 +140,7 @@ async def test_a_secret_of_someone_else_is_never_touched() -> None:
     assert (await world.client.get(Secret, "ci-jwt-alice", "lab")).data == {"theirs": b"1"}
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_key_that_is_too_short_needs_a_person_and_is_not_shown() -> None:
     world = World()
     await world.make_key("key", b"short-secret")
@@ -151,7 +151,7 @@ async def test_a_key_that_is_too_short_needs_a_person_and_is_not_shown() -> None
     assert "short-secret" not in str(msgspec.to_builtins(status))
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 async def test_the_secret_goes_with_its_token() -> None:
     world = World()
     await world.make_key("key")
