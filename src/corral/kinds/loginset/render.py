@@ -14,7 +14,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.home import FOLDER as HOME_FOLDER
 from corral.kinds.home import with_home
 from corral.kinds.identity import AUTHORIZED_KEYS, IDENTITY_FOLDER, known_in
-from corral.kinds.keys import slurm_key_of
+from corral.kinds.keys import slurm_key_file, slurm_key_of
 from corral.kinds.loginset.spec import LoginSet
 from corral.kinds.loginset.sshd import sshd_config
 from corral.kinds.workloads import CONFIG_DIGEST, KEYS, KEYS_FOLDER, UNPRIVILEGED, mounted, script, text_digest
@@ -200,7 +200,7 @@ def _sackd(controller: Controller, image: str) -> Container:
 
 def _volumes(loginset: LoginSet, controller: Controller) -> tuple[Volume, ...]:
     key, cluster = slurm_key_of(controller), controller.metadata.name
-    items = (KeyToPath(key=key.key, path=names.SLURM_KEY),)
+    items = (KeyToPath(key=key.key, path=slurm_key_file(key)),)
     settings, identity = names.login_name(loginset.metadata.name), names.identity_name(cluster)
     return (
         Volume(name="settings", config_map=ConfigMapVolumeSource(name=settings, default_mode=0o444)),
