@@ -14,6 +14,7 @@ from corral.kinds.nodeset.plan import FINALIZER, plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
+from corral.kinds.nodeset.worker import is_of_other_version, version_step
 from corral.kinds.nodeset.workers import Snapshot
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.models.core_v1 import Pod, Secret, Service
@@ -39,14 +40,13 @@ class NodeSetReconciler:
         self._nodesets.setdefault(cluster, set()).add(key)
         pods = read.owned(Pod, nodeset)
         address = slurm_address(controller, read) if controller else None
-        leaving = nodeset.metadata.deletion_timestamp is not None or len(pods) > nodeset.spec.replicas
         return Snapshot(
             object=nodeset,
             now=read.now,
             cluster=cluster,
             controller=controller,
             pods=pods,
-            slurm=await self._slurm.view(cluster, address, fresh=leaving),
+            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, pods)),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
@@ -74,6 +74,14 @@ class NodeSetReconciler:
         finally:
             end()
             await self._slurm.close()
+
+
+def some_leave(nodeset: NodeSet, controller: SlurmController | None, pods: Iterable[Pod]) -> bool:
+    """Whether a worker is to go, for which the last look is not good enough."""
+    here = tuple(pods)
+    if nodeset.metadata.deletion_timestamp is not None or len(here) > nodeset.spec.replicas:
+        return True
+    return controller is not None and any(is_of_other_version(pod, version_step(nodeset, controller)) for pod in here)
 
 
 def slurm_address(controller: SlurmController, read: Reader) -> Address | None:

@@ -31,11 +31,11 @@ from corral.engine import (
     children,
     target,
 )
-from corral.kinds import versions
 from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget, Undrain
-from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.worker import is_of_other_version, version_step, worker_pod
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
 from corral.kinds.overrides import BadOverride
+from corral.kinds.versions import Step
 from corral.kube.meta import ref
 from corral.slurm.facts import Unknown
 from corral.slurm.values import Job
@@ -59,8 +59,8 @@ def plan(snapshot: Snapshot) -> Plan:
         return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
     leaving = surplus(known, nodeset.spec.replicas)
     staying = [worker for worker in known if worker.is_live and worker not in leaving]
-    turn = versions.beside(snapshot.controller, nodeset.spec.version, "workers")
-    replaced = next_replaced(staying, turn.version, nodeset.spec.replicas)
+    turn = version_step(nodeset, snapshot.controller)
+    replaced = next_replaced(staying, turn, nodeset.spec.replicas)
     wanted = _wanted(staying, nodeset.spec.replicas)
     orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
     return (
@@ -87,12 +87,12 @@ def surplus(known: Sequence[Worker], replicas: int) -> tuple[Worker, ...]:
     return tuple(sorted(live, key=_farewell_order)[:excess])
 
 
-def next_replaced(staying: Sequence[Worker], version: str, replicas: int) -> tuple[Worker, ...]:
+def next_replaced(staying: Sequence[Worker], turn: Step, replicas: int) -> tuple[Worker, ...]:
     """The one worker that moves to another version now: the one begun, else one that costs least, when all are back.
 
     One that somebody else has drained is left to them: made anew it would have lost its drain.
     """
-    old = [worker for worker in staying if is_of_other_version(worker, version)]
+    old = _outdated(staying, turn)
     movable = [worker for worker in old if worker.has_our_drain or not worker.has_drain]
     begun = [worker for worker in movable if worker.has_our_drain]
     back = all(worker.is_ready and worker.node is not None for worker in staying if worker not in old)
@@ -101,8 +101,8 @@ def next_replaced(staying: Sequence[Worker], version: str, replicas: int) -> tup
     return (min(movable, key=lambda worker: (worker.is_ready, _farewell_order(worker))),)
 
 
-def is_of_other_version(worker: Worker, version: str) -> bool:
-    return worker.pod is not None and worker.pod.metadata.labels.get(versions.LABEL, version) != version
+def _outdated(staying: Sequence[Worker], turn: Step) -> list[Worker]:
+    return [worker for worker in staying if worker.pod is not None and is_of_other_version(worker.pod, turn)]
 
 
 _ORDER = (Facts.UNREGISTERED, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
@@ -219,8 +219,8 @@ def _until(jobs: Sequence[Job]) -> str:
     return f" until {max(ends):%Y-%m-%dT%H:%MZ} at the latest" if len(ends) == len(jobs) else ""
 
 
-def _of_other_versions(staying: Sequence[Worker], turn: versions.Step) -> Plan:
-    old = [worker.name for worker in staying if is_of_other_version(worker, turn.version)]
+def _of_other_versions(staying: Sequence[Worker], turn: Step) -> Plan:
+    old = [worker.name for worker in _outdated(staying, turn)]
     waits = turn.waits
     if old:
         message = f"{len(old)} of {len(staying)} workers are not yet replaced by Slurm {turn.version}: {_some(old)}"

@@ -56,7 +56,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
     spec, namespace = nodeset.spec, nodeset.metadata.namespace
     name = names.worker_name(nodeset.metadata.name, ordinal, padding=spec.ordinal_padding)
     cluster = controller.metadata.name
-    version = versions.beside(controller, spec.version, "workers").version
+    version = version_step(nodeset, controller).version
     template = PodTemplateSpec(
         metadata=ObjectMeta(
             labels={
@@ -90,6 +90,14 @@ def _with_people(template: PodTemplateSpec, controller: Controller) -> PodTempla
     known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER)
     at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
     return msgspec.structs.replace(template, spec=at_home)
+
+
+def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
+    return versions.beside(controller, nodeset.spec.version, "workers")
+
+
+def is_of_other_version(pod: Pod, step: versions.Step) -> bool:
+    return pod.metadata.labels.get(versions.LABEL, step.version) != step.version
 
 
 def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
