@@ -29,6 +29,7 @@ _CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "Controller": {("slurmctld",): SLURM_IMAGE},
     "RestApi": {("slurmrestd",): SLURM_IMAGE},
     "NodeSet": {("slurmd",): SLURM_IMAGE},
+    "LoginSet": {("login",): SLURM_IMAGE, ("sackd",): SLURM_IMAGE},
 }
 """Where in a spec a container may name its image, and the one that it has when it does not."""
 

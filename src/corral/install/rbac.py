@@ -17,7 +17,7 @@ from corral.engine.manager import LeaseAddress
 from corral.kube.crd import crd_of
 from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.coordination_v1 import Lease
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.events_v1 import Event
 from corral.kube.models.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 
@@ -45,6 +45,7 @@ ACTS = (
     grant(Pod.resource, ("patch",)),  # an annotation makes kubelet renew mounted files at once
     # To ask slurmctld and to deliver files. Over a WebSocket exec is a `get` until Kubernetes 1.34, later a `create`.
     grant(Pod.resource, ("get", "create"), "exec"),
+    grant(PersistentVolumeClaim.resource, ("create",)),  # of /home, which is nobody's child and stays
     grant(Event.resource, ("create", "patch")),  # a patch counts what is repeated
 )
 

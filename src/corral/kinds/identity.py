@@ -35,7 +35,7 @@ from corral.kube.models.core_v1 import (
     VolumeMount,
     VolumeProjection,
 )
-from corral.kube.values import keys
+from corral.kube.values import Json, keys
 
 FILES_FOLDER = "/var/lib/extrausers"
 IDENTITY_FOLDER = "/etc/corral/identity"
@@ -189,15 +189,19 @@ def nslcd_conf(ldap: Ldap) -> str:
     return "\n".join(lines) + "\n" + ldap.extra_conf.rstrip("\n") + ("\n" if ldap.extra_conf.strip() else "")
 
 
-def known_in(pod: PodSpec, cluster: str, identity: Identity, *, container: str) -> PodSpec:
-    """The pod with the people known in its `container`. Their files may come later, and change, without another pod."""
+def known_in(pod: PodSpec, cluster: str, identity: Identity, *, container: str, theirs: Mapping[str, Json]) -> PodSpec:
+    """The pod with the people known in its `container`. Their files may come later, and change, without another pod.
+
+    `theirs`: the user's overrides of that container, whose image nslcd is in too.
+    """
     mounts = [mounted(PEOPLE, FILES_FOLDER)]
     volumes = [_people_volume(cluster)]
     sidecars: tuple[Container, ...] = ()
     if identity.ldap is not None:
         mounts.append(mounted(NSLCD, NSLCD_FOLDER))
         volumes += [Volume(name=NSLCD, empty_dir=EmptyDirVolumeSource()), _directory_volume(cluster, identity.ldap)]
-        sidecars = (_nslcd(next(one.image for one in pod.containers if one.name == container)),)
+        image = next(one.image for one in pod.containers if one.name == container)
+        sidecars = (_nslcd(str(theirs.get("image", image))),)
     containers = tuple(
         msgspec.structs.replace(one, volume_mounts=(*one.volume_mounts, *mounts)) if one.name == container else one
         for one in pod.containers

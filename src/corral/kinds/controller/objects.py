@@ -199,7 +199,8 @@ def _pod(controller: Controller) -> PodSpec:
         containers=(_slurmctld(controller),),
         volumes=tuple(_volumes(controller)),
     )
-    return known_in(pod, controller.metadata.name, controller.spec.identity, container=COMPONENT)
+    spec = controller.spec
+    return known_in(pod, controller.metadata.name, spec.identity, container=COMPONENT, theirs=spec.slurmctld)
 
 
 def _slurmctld(controller: Controller) -> Container:

@@ -142,7 +142,7 @@ def _pod(loginset: LoginSet, controller: Controller) -> PodSpec:
         enable_service_links=False,
         termination_grace_period_seconds=GRACE_S,
     )
-    known = known_in(pod, cluster, controller.spec.identity, container=COMPONENT)
+    known = known_in(pod, cluster, controller.spec.identity, container=COMPONENT, theirs=loginset.spec.login)
     return with_home(known, cluster, controller.spec.home, container=COMPONENT)
 
 

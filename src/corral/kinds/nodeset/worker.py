@@ -76,7 +76,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
         ),
     )
     merged: PodTemplateSpec = pod_template(
-        _with_people(template, controller), spec.template, container=CONTAINER, daemon=spec.slurmd
+        _with_people(template, controller, nodeset), spec.template, container=CONTAINER, daemon=spec.slurmd
     )
     return Pod(
         metadata=msgspec.structs.replace(merged.metadata, name=name, namespace=namespace),
@@ -84,10 +84,10 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
     )
 
 
-def _with_people(template: PodTemplateSpec, controller: Controller) -> PodTemplateSpec:
+def _with_people(template: PodTemplateSpec, controller: Controller, nodeset: NodeSet) -> PodTemplateSpec:
     """The cluster's users are known in the worker, and their /home is there."""
-    cluster = controller.metadata.name
-    known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER)
+    cluster, theirs = controller.metadata.name, nodeset.spec.slurmd
+    known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER, theirs=theirs)
     at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
     return msgspec.structs.replace(template, spec=at_home)
 
