@@ -22,11 +22,11 @@ from corral.engine import (
     controller_reference,
     target,
 )
-from corral.engine.act import Actor, act
+from corral.engine.act import Actor, act, waves
 from corral.engine.children import NORMALISED, children
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
-from corral.kube.models.core_v1 import ConfigMap, Pod
+from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSpec
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.toys import GOODBYE, Toy, ToyStatus
@@ -275,3 +275,29 @@ async def test_an_error_becomes_a_problem_in_words(world: World, fault: Fault, r
     assert outcome.problem is not None
     assert (outcome.problem.reason, outcome.problem.stalled) == (reason, stalled)
     assert "delete ConfigMap default/one" in outcome.problem.message
+
+
+async def test_many_of_one_kind_are_created_in_growing_waves_and_order_is_kept_between_kinds(world: World) -> None:
+    owner = await world.bear()
+    first = Create(object=a_map("first", owner), **WHY)
+    pods = [Create(object=a_pod(f"p-{number:02}", owner), **WHY) for number in range(20)]
+    gone = Delete(target=target(owner), **WHY)
+    sizes = [len(wave) for wave in waves((first, *pods, gone, first, gone))]
+    assert sizes == [1, 1, 2, 4, 8, 5, 1, 1, 1]
+    assert [action for wave in waves((first, *pods, gone)) for action in wave] == [first, *pods, gone]
+
+
+async def test_a_refused_creation_ends_the_attempt_after_its_wave(world: World) -> None:
+    owner = await world.bear()
+    world.add_map("m-1")  # somebody else's
+    outcome = await world.act(*(Create(object=a_map(f"m-{number}", owner), **WHY) for number in range(9)))
+    assert [result.state for result in outcome.results] == ["done", "refused", "done", *["skipped"] * 6]
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "NameTaken"
+    assert len(world.journal.versions) == 2
+
+
+def a_pod(name: str, owner: Toy) -> Pod:
+    spec = PodSpec(containers=(Container(name="it", image="it"),))
+    references = (controller_reference(owner),)
+    return Pod(metadata=ObjectMeta(name=name, namespace="default", owner_references=references), spec=spec)

@@ -1,15 +1,17 @@
 """Carry out a Plan: in order, each action with its precondition, up to the first failure that matters.
 
+    What goes at once         objects of one kind to be created in a row, in growing waves (see `waves`)
     What ends an attempt      any refusal or failure, except an event that cannot be told and an eviction that a
                               disruption budget holds back. The rest is skipped; the key is observed and planned again.
-    What is never done        sending an old decision again; cancelling within an action (stops happen between two).
+    What is never done        sending an old decision again; cancelling within an action or a wave (a stop waits).
     What is left behind       the version of every write, in the barrier, so that the next pass sees it.
 
 An apply tells from the server's answer what the server spells otherwise, and marks it (see `corral.engine.children`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Protocol
 
 import msgspec
@@ -38,6 +40,7 @@ from corral.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Too
 from corral.kube.meta import Object, Resource, ref
 
 EVICTION_RETRY_S = 10.0
+AT_ONCE_MAX = 16  # half of the gate: one key with many objects leaves room for the others
 
 Stop = Callable[[], str]
 """Asked before each action: why to stop here, or an empty string to go on."""
@@ -86,21 +89,52 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
     """`regarding` is the reconciled object: drift that was put back is told about it."""
     results: list[Result] = []
     held: Problem | None = None
-    for number, action in enumerate(plan.actions):
+    for wave in waves(plan.actions):
         if why := actor.stop():
-            problem = Problem(reason="Stopped", message=f"stopped before {about(action)}: {why}")
-            return _ended(plan, results, plan.actions[number:], problem)
-        result, problem_found = await _one(action, actor, regarding)
-        results.append(result)
-        if problem_found is None:
-            continue
-        if not isinstance(action, Evict) or problem_found.reason != "DisruptionBudget":
-            return _ended(plan, results, plan.actions[number + 1 :], problem_found)
-        held = held or problem_found
+            problem = Problem(reason="Stopped", message=f"stopped before {about(wave[0])}: {why}")
+            return _ended(plan, results, problem)
+        done = await _together(wave, actor, regarding)
+        results += (result for result, _ in done)
+        for action, (_, problem_found) in zip(wave, done, strict=True):
+            if problem_found is None:
+                continue
+            if not isinstance(action, Evict) or problem_found.reason != "DisruptionBudget":
+                return _ended(plan, results, problem_found)
+            held = held or problem_found
     return Outcome(plan=plan, results=tuple(results), problem=held)
 
 
-def _ended(plan: Plan, results: list[Result], left: tuple[Action, ...], problem: Problem) -> Outcome:
+def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    """What is sent at once: one action, or of many objects of one kind to create in a row 1, then 2, 4, 8 and so on.
+
+    Between those there is no order to keep, and what the server refuses once (a quota, a bad template) it refuses
+    always: the small waves come first so that few are sent in vain.
+    """
+    for kind, run in groupby(actions, _created_kind):
+        left = tuple(run)
+        size = 1
+        while left:
+            yield left[:size]
+            left = left[size:]
+            size = 1 if kind is None else min(size * 2, AT_ONCE_MAX)
+
+
+def _created_kind(action: Action) -> type[Object] | None:
+    return type(action.object) if isinstance(action, Create) else None
+
+
+async def _together(
+    wave: tuple[Action, ...], actor: Actor, regarding: Target
+) -> Sequence[tuple[Result, Problem | None]]:
+    if len(wave) == 1:
+        return [await _one(wave[0], actor, regarding)]
+    async with asyncio.TaskGroup() as sending:
+        tasks = [sending.create_task(_one(action, actor, regarding)) for action in wave]
+    return [task.result() for task in tasks]
+
+
+def _ended(plan: Plan, results: list[Result], problem: Problem) -> Outcome:
+    left = plan.actions[len(results) :]
     skipped = (Result(action=action, state="skipped", reason=problem.reason) for action in left)
     return Outcome(plan=plan, results=(*results, *skipped), problem=problem)
 

@@ -36,7 +36,7 @@ from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
 from corral.engine.reader import StoreReader, index_functions
 from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
-from corral.engine.status import status_differs
+from corral.engine.status import is_detail, is_work, status_differs
 from corral.engine.store import Added, Change, Deleted, Key, Store, Updated, key_of
 from corral.engine.watchdog import Progress, finding
 from corral.kube.client import Client
@@ -45,6 +45,7 @@ from corral.kube.meta import Object
 
 BARRIER_S_MAX = 30.0
 ACTED_AGAIN_S = 0.1  # the change's own event brings the key sooner; waiting for it at the barrier would hold a worker
+DETAILS_TOLD_EVERY_S = 10.0  # a status that says only how far things are; what turns is told at once
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
@@ -76,6 +77,7 @@ class Passes:
         self._informers: dict[type[Object], Informer[Any]] = {}
         self._busy: dict[Key, int] = {}
         self._status_unknown: set[Key] = set()
+        self._told_s: dict[Key, float] = {}
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
         self._log = logger(controller=controller.name)
@@ -240,6 +242,8 @@ class Passes:
         status = self.controller.reconciler.report(snapshot, outcome)
         if status is None or not (key in self._status_unknown or status_differs(snapshot.object, status)):
             return outcome
+        if self._is_gathered(key, snapshot.object, status, outcome):
+            return outcome
         self._status_unknown.add(key)
         try:
             action = SetStatus(target=target(snapshot.object), status=status)
@@ -251,9 +255,24 @@ class Passes:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
         self._status_unknown.discard(key)
+        self._told_s[key] = self._clock.monotonic_s()
         if answer is not None:
             self.barrier.wrote(key, answer)
         return outcome
+
+    def _is_gathered(self, key: Key, obj: Object, status: msgspec.Struct, outcome: Outcome) -> bool:
+        """Whether a later pass tells it: the one that follows work done, or one that is asked for here."""
+        if key in self._status_unknown:
+            return False
+        if is_work(status) and outcome.changed_anything and self._busy.get(key, 0) < BUSY_PASSES_MAX:
+            return True
+        told_s = self._told_s.get(key)
+        if told_s is None or not is_detail(obj, status):
+            return False
+        rest_s = told_s + DETAILS_TOLD_EVERY_S - self._clock.monotonic_s()
+        if rest_s > 0:
+            self.queue.add(key, after_s=rest_s, reason="to tell details")
+        return rest_s > 0
 
     def _settle(self, key: Key, outcome: Outcome) -> str:
         """What follows from a pass."""
@@ -307,6 +326,7 @@ class Passes:
         self._progress.forget(key)
         self._busy.pop(key, None)
         self._status_unknown.discard(key)
+        self._told_s.pop(key, None)
 
     def _late(self, deadline_s: float) -> str:
         return (

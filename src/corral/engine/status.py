@@ -22,6 +22,8 @@ READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 
+PROGRESSING = "Progressing"  # the reason while there is work to do and nothing in its way
+
 WAITS_SHOWN_MAX = 5
 
 
@@ -52,7 +54,7 @@ def verdict(outcome: Outcome, *, ready_message: str = "everything is as desired"
         )
     if not outcome.plan.is_empty:
         first = next(action for action in outcome.plan.actions)
-        return Verdict(reconciling=True, reason="Progressing", message=summary(first))
+        return Verdict(reconciling=True, reason=PROGRESSING, message=summary(first))
     return Verdict(ready=True, reason="AsDesired", message=ready_message)
 
 
@@ -66,6 +68,32 @@ def status_differs(obj: Object, status: msgspec.Struct) -> bool:
     """Whether writing `status` would say anything new about the object as it was observed."""
     before = getattr(obj, "status", None)
     return not isinstance(before, msgspec.Struct) or canonical(before) != canonical(status)
+
+
+def is_detail(obj: Object, status: msgspec.Struct) -> bool:
+    """Whether the new status tells only how far things are: the same generation, reason and conditions, and no stall.
+
+    Nobody waits for that, so it may be gathered; a thousand pods that become ready need not be a thousand writes.
+    """
+    before = getattr(obj, "status", None)
+    turning = _turning(status)
+    return turning is not None and isinstance(before, msgspec.Struct) and _turning(before) == turning
+
+
+def _turning(status: msgspec.Struct) -> tuple[object, ...] | None:
+    """What tools wait for; None for a status that is to be told as it is."""
+    found: tuple[Condition, ...] = getattr(status, "conditions", ())
+    if not found or any(condition.type == STALLED and condition.status == "True" for condition in found):
+        return None
+    reason = next((condition.reason for condition in found if condition.type == READY), "")
+    states = frozenset((condition.type, condition.status) for condition in found)
+    return getattr(status, "observed_generation", None), reason, states
+
+
+def is_work(status: msgspec.Struct) -> bool:
+    """Whether it says only that work is under way: the pass that follows the work has something better to tell."""
+    found: tuple[Condition, ...] = getattr(status, "conditions", ())
+    return any(condition.type == READY and condition.reason == PROGRESSING for condition in found)
 
 
 SUSPENDED = Verdict(reason="Suspended", message="spec.suspend is true: nothing is changed until it is taken away")
