@@ -5,8 +5,10 @@ However many NodeSets there are, a cluster is asked once. `view` is what is know
 
 A look asks for the nodes, then for the jobs: a job that starts between the two is in the second answer. Both questions
 carry the mark of the last answer, so that an idle cluster answers in milliseconds. In a look that nobody waits for, the
-short list of job states goes first, and the long one follows only when the short one differs. After a failure all is
-forgotten, and slurmctld is pinged before it is asked for more: a ping fails at once where a list takes 9 s.
+short list of job states goes first, and the long one follows only when the short one differs. A look that somebody does
+wait for asks for all nodes, without a mark: slurmrestd says "unchanged" (304) when the last node was deleted. After a
+failure all is forgotten, and slurmctld is pinged before it is asked for more: a ping fails at once where a list takes
+9 s.
 
 Soon after a change looks come often, in a quiet cluster seldom. A hanging cluster hangs its own poller only, and no
 longer than the client's deadlines.
@@ -159,8 +161,9 @@ class Poller:
         memory = self._memory
         if began_s - memory.full_s >= self._pace.full_s:
             memory.forget_marks(began_s)
-        await self._look_at_nodes(memory)
-        await self._look_at_jobs(memory, began_s, exact=any(wanted <= self._begun for wanted, _ in self._waiting))
+        exact = any(wanted <= self._begun for wanted, _ in self._waiting)
+        await self._look_at_nodes(memory, exact=exact)
+        await self._look_at_jobs(memory, began_s, exact=exact)
         return Observed(
             nodes=memory.nodes,
             jobs=memory.jobs,
@@ -177,8 +180,8 @@ class Poller:
             subject = Subject(self._client.cluster, "ping", "slurmctld")
             raise Unreachable(subject, f"no slurmctld answers slurmrestd: {names}", part="slurmctld")
 
-    async def _look_at_nodes(self, memory: "_Memory") -> None:
-        listing = await self._client.nodes(unless=memory.nodes_mark)
+    async def _look_at_nodes(self, memory: "_Memory", *, exact: bool) -> None:
+        listing = await self._client.nodes(unless=None if exact else memory.nodes_mark)
         if listing is not None:
             memory.remember_nodes(listing)
 

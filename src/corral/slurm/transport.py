@@ -1,6 +1,6 @@
 """The seam between our verbs and the network: bytes out, bytes in.
 
-`Transport` is implemented by `corral.slurm.http` (aiohttp), by tests and by the simulator. An implementation raises
+`Transport` is implemented by `corral.slurm.http` (sockets), by tests and by the simulator. An implementation raises
 only `Unreachable`; any HTTP status is a normal answer here. Tokens, versions, retries and typed errors live above it,
 in `corral.slurm.calls`, so that they are tested in virtual time without a socket.
 """
@@ -37,7 +37,12 @@ class Transport(Protocol):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a cluster's slurmrestd is. `ca_pem`: whom to trust instead of the system's authorities (https only)."""
+    """Where a cluster's slurmrestd is.
+
+    For https: `ca_pem` says whom to trust instead of the system's authorities, `name` is the name that its certificate
+    must have where the url has an address.
+    """
 
     url: str
     ca_pem: str = ""
+    name: str = ""

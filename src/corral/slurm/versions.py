@@ -8,7 +8,8 @@ remember which operations it has; what is missing there is Unsupported, with the
 | numbers                     | 5, or {set, infinite, number}, by field and version      | one reader for all shapes   |
 | ping                        | 41: mode; 42: responding, primary; 45: status            | responding: any of these    |
 | ping of a dead slurmctld    | HTTP 200, at once; other calls take 9 s                  | asked first after a failure |
-| nodes unchanged             | 304                                                      | unchanged                   |
+| nodes unchanged             | 304; also when the last node was deleted                 | unchanged; no mark in a     |
+|                             |                                                          | look that is to be a proof  |
 | nodes changed, partitions   | 24.11: HTTP 500, error -1                                | asked again without mark    |
 | not                         |                                                          |                             |
 | jobs unchanged              | HTTP 200 with an empty list and last_update 0            | unchanged, never "no jobs"  |
@@ -27,7 +28,7 @@ remember which operations it has; what is missing there is Unsupported, with the
 | reboot                      | in no version                                            | always scontrol             |
 | accounting                  | absent when slurmrestd was started without it            | by the server's list        |
 | an unknown path             | 404 without a word of JSON                               | negotiate again             |
-| every error of 26.05        | sent twice on one connection, the second as plain text   | the first (`http.py` cuts)  |
+| every error of 26.05        | sent twice on one connection, the second as plain text   | the first (`http.py`)       |
 | partition state             | `partition.state` in all                                 | the same                    |
 | shares                      | 41: plain numbers                                        | one reader for all shapes   |
 """

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from corral.slurm.errors import Subject, Unreachable
@@ -71,12 +72,29 @@ async def test_the_token_goes_into_its_header() -> None:
     assert b"X-SLURM-USER-TOKEN: s3cret\r\n" in heard[0]
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_many_questions_at_once_are_answered_each() -> None:
     async with serving(OK) as (transport, heard):
-        for _ in range(3):
-            assert (await transport.request(a_request())).body == b"{}"
+        answers = await asyncio.gather(*(transport.request(a_request()) for _ in range(10)))
 
-    assert len(heard) == 3
+    assert [answer.body for answer in answers] == [b"{}"] * 10
+    assert len(heard) == 10
+
+
+async def test_an_answer_in_chunks_is_put_together() -> None:
+    """As a proxy before slurmrestd may send it."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving(head, b'4\r\n{"a"\r\n', b"3;x=y\r\n:1}\r\n0\r\n\r\n") as (transport, _):
+        assert (await transport.request(a_request())).body == b'{"a":1}'
+
+
+async def test_a_token_that_would_be_a_second_header_is_not_sent() -> None:
+    request = msgspec.structs.replace(a_request(), token=Token("a\r\nX: b", TOKEN.issued_at))
+    async with serving(OK) as (transport, heard):
+        with pytest.raises(Unreachable, match="no header can carry") as raised:
+            await transport.request(request)
+
+    assert not raised.value.sent
+    assert heard == []
 
 
 @pytest.mark.parametrize("size", [1, 10, 70, len(TWICE)])

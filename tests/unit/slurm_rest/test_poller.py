@@ -99,6 +99,20 @@ async def test_a_look_that_somebody_waits_for_asks_for_the_jobs_themselves() -> 
         assert len(rest.asked("/jobs")) == before + 1
 
 
+async def test_a_look_that_somebody_waits_for_sees_that_the_last_node_is_gone() -> None:
+    """slurmrestd answers 304 then to whoever asks with a mark."""
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await asyncio.sleep(0.5)
+        rest.answer("nodes", nodes())
+        view = await poller.fresh()
+
+    assert isinstance(view, Observed)
+    assert view.nodes == {}
+    assert rest.asked("/nodes")[-1].query == ()
+
+
 async def test_marks_are_forgotten_now_and_then() -> None:
     rest = a_cluster()
     poller = a_poller(rest, Pace(full_s=60))
