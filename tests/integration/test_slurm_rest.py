@@ -11,7 +11,7 @@ from corral.slurm.clients import Clients
 from corral.slurm.errors import Busy, NotFound, Unauthorized, Unreachable, Unsupported, WrongState
 from corral.slurm.facts import Observed, Reachable, Unknown
 from corral.slurm.http import HttpTransport
-from corral.slurm.poller import Pace
+from corral.slurm.poller import Pace, Poller
 from corral.slurm.rest import SlurmClient
 from corral.slurm.states import Phase, Standing
 from corral.slurm.tokens import FromCommand, Hs256, Tokens
@@ -249,7 +249,7 @@ async def test_reconfigure_is_accepted(client: SlurmClient) -> None:
 
 
 async def test_a_hanging_slurmctld_makes_all_unknown_and_its_return_is_seen(slurm: RunningSlurm, url: str) -> None:
-    """Last in this file: it stops slurmctld for a while."""
+    """It stops slurmctld for a while."""
     clients = Clients(system_clock(), pace=Pace(busy_s=0.1, quiet_s=0.2, failing_s=0.2))
     cluster = clients.connect("test", Endpoint(url=url), Hs256(slurm.jwt_key, user="slurm"))
     seen = await cluster.poller.fresh()
@@ -264,3 +264,19 @@ async def test_a_hanging_slurmctld_makes_all_unknown_and_its_return_is_seen(slur
     assert isinstance(hung, Unknown)
     assert isinstance(back, Observed)
     assert isinstance(cluster.poller.reachability, Reachable)
+
+
+async def test_a_look_that_is_waited_for_sees_that_no_node_is_left(client: SlurmClient) -> None:
+    """Last in this file: it deletes the nodes. 26.05 goes on saying "unchanged" to whoever asks with a mark."""
+    poller = Poller(client, system_clock())
+    looking = asyncio.create_task(poller.run())
+    before = await poller.fresh()
+    for node in ("w-0", "w-1"):
+        await client.delete_node(node)
+    after = await poller.fresh()
+    looking.cancel()
+
+    assert isinstance(before, Observed)
+    assert set(before.nodes) == {"w-0", "w-1"}
+    assert isinstance(after, Observed)
+    assert after.nodes == {}

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterable
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
-from corral.engine.controller import generation_changed
 from corral.kinds import keys, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.loginset import hostkeys
 from corral.kinds.loginset.plan import FreshKeys, Snapshot, plan, report
 from corral.kinds.loginset.render import COMPONENT, host_keys_of
 from corral.kinds.loginset.spec import LoginSet, LoginSetStatus
+from corral.kinds.versions import spec_or_version_changed
 from corral.kube.client import Selector
 from corral.kube.meta import Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import Deployment
@@ -121,7 +121,7 @@ def loginset_controller() -> Controller[LoginSet, Snapshot]:
         .owns(Service)
         .owns(Deployment)
         .watches(Pod, to=_of_pod, where=LOGIN_PODS)
-        .watches(SlurmController, to=loginsets_of, when=generation_changed)
+        .watches(SlurmController, to=loginsets_of, when=spec_or_version_changed)
         .watches(ConfigMap, to=_of_people)
         .watches(Secret, to=_of_secret)
         .indexes(LoginSet, BY_CONTROLLER, _controller_of)

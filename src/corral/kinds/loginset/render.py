@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from corral.kinds import endpoints, names, overrides
+from corral.kinds import endpoints, names, overrides, versions
 from corral.kinds.controller.spec import Controller
 from corral.kinds.home import FOLDER as HOME_FOLDER
 from corral.kinds.home import with_home
@@ -129,7 +129,7 @@ def labels(loginset: LoginSet) -> Mapping[str, str]:
 
 
 def _pod(loginset: LoginSet, controller: Controller) -> PodSpec:
-    version = loginset.spec.version or controller.spec.version
+    version = versions.beside(controller, loginset.spec.version, "login nodes").version
     cluster, image = controller.metadata.name, names.slurm_image(version)
     sackd = overrides.overridden(_sackd(controller, image), loginset.spec.sackd, what="spec.sackd")
     pod = PodSpec(

@@ -3,17 +3,14 @@
 A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
 set or lifted: one that somebody else has set meanwhile is left alone.
 
-slurmrestd says "unchanged" (304) when the last node of a cluster is deleted, so a look can go on showing it for a
-minute. A node that we have had forgotten and a look still shows is therefore asked for by name.
+After a node was forgotten, the next pass waits for a look that began later: an older one still shows the node.
 """
 
 from collections.abc import Callable
 
-import msgspec
-
 from corral.engine import Clock, OutsideFailed, system_clock
 from corral.kinds.nodeset.calls import REASON_PREFIX, Address, Call, Drain, Forget, Undrain
-from corral.slurm.clients import Clients, Cluster
+from corral.slurm.clients import Clients
 from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable
 from corral.slurm.facts import NotAsked, Observed, View
 from corral.slurm.http import HttpTransport
@@ -38,37 +35,30 @@ class RestClusters:
         self._clock, self._transport = clock, transport
         self._clients: Clients | None = None
         self._listeners: list[Callable[[str], None]] = []
-        self._forgotten: dict[str, set[str]] = {}  # by cluster: nodes that no look has shown to be gone yet
+        self._outdated: set[str] = set()  # clusters that have forgotten a node since the last look that was waited for
 
     async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
         clients = self._started()
         if address is None:
             clients.disconnect(cluster)
             return clients.view(cluster)
-        known = clients.connect(cluster, Endpoint(url=address.url), Hs256(address.jwt_key, user=SLURM_USER))
-        if fresh:
+        clients.connect(cluster, Endpoint(url=address.url), Hs256(address.jwt_key, user=SLURM_USER))
+        if fresh or cluster in self._outdated:
+            self._outdated.discard(cluster)
             view = await clients.fresh(cluster, within_s=FRESH_WITHIN_S)
-        elif isinstance(clients.reachability(cluster), NotAsked):
-            view = await clients.fresh(cluster, within_s=FIRST_WITHIN_S)
-        else:
-            view = clients.view(cluster)
-        return await self._without_forgotten(known, view)
-
-    async def _without_forgotten(self, known: Cluster, view: View) -> View:
-        forgotten = self._forgotten.get(known.key)
-        if not forgotten or not isinstance(view, Observed):
+            if not isinstance(view, Observed):
+                self._outdated.add(cluster)
             return view
-        asked = frozenset(forgotten)
-        gone = {name for name in sorted(asked & view.nodes.keys()) if await _is_gone(known.client, name)}
-        forgotten -= asked - gone
-        return msgspec.structs.replace(view, nodes={n: node for n, node in view.nodes.items() if n not in gone})
+        if isinstance(clients.reachability(cluster), NotAsked):
+            return await clients.fresh(cluster, within_s=FIRST_WITHIN_S)
+        return clients.view(cluster)
 
     async def perform(self, cluster: str, call: Call) -> None:
         known = self._started().get(cluster)
         if known is None:
             raise OutsideFailed("SlurmUnreachable", f"Slurm {cluster}: no address is known", retry_after_s=RETRY_S)
         if isinstance(call, Forget):
-            self._forgotten.setdefault(cluster, set()).add(call.node)
+            self._outdated.add(cluster)
         try:
             await _carried_out(known.client, call)
         except NotFound:
@@ -109,17 +99,6 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
                 await client.undrain(call.node)
         case Forget():
             await client.delete_node(call.node)
-
-
-async def _is_gone(client: SlurmClient, node: str) -> bool:
-    """Only Slurm's own word for it counts; no answer is not a yes."""
-    try:
-        await client.node(node)
-    except NotFound:
-        return True
-    except SlurmError:
-        return False
-    return False
 
 
 def _has_our_drain(node: Node) -> bool:
