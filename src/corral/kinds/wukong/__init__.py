@@ -1,0 +1,1 @@
+"""Wukong: a virtual machine with its networks and disks."""

@@ -1,0 +1,147 @@
+"""Wukong's controller: what is watched, how it is observed.
+
+KubeVirt, CDI and Multus are optional: a cluster without one of them is told so by each Wukong that needs it, and by no
+other kind of ours. When its definition appears, every Wukong is looked at again.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
+from corral.kinds.wukong import names
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.cloudinit import secrets_needed
+from corral.kinds.wukong.facts import PROJECTS, Snapshot
+from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
+from corral.kinds.wukong.plan import FINALIZER, plan
+from corral.kinds.wukong.report import report
+from corral.kinds.wukong.spec import Wukong, WukongStatus
+from corral.kube.meta import Object
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.storage_v1 import StorageClass
+
+D = TypeVar("D", DataVolume, PersistentVolumeClaim)
+Name = tuple[str, str]  # namespace and name
+
+BY_DISK, BY_NETWORK, BY_SECRET, BY_WUKONG = "disk", "network", "secret", "wukong"
+
+
+class WukongReconciler:
+    async def observe(self, key: Key, read: Reader) -> Snapshot | None:
+        wukong = read.get(Wukong, key.name, key.namespace)
+        if wukong is None:
+            return None
+        machine = names.machine_name(key.name)
+        secrets = (read.get(Secret, name, key.namespace) for name in sorted(secrets_needed(wukong)))
+        return Snapshot(
+            object=wukong,
+            now=read.now,
+            absent=frozenset(kind for kind in PROJECTS if not read.serves(kind)),
+            machine=read.get(VirtualMachine, machine, key.namespace),
+            instance=read.get(VirtualMachineInstance, machine, key.namespace),
+            attachments=_attachments(wukong, read),
+            data_volumes=_of_disks(DataVolume, wukong, read),
+            claims=_of_disks(PersistentVolumeClaim, wukong, read),
+            classes=read.list(StorageClass),
+            secrets=tuple(secret for secret in secrets if secret is not None),
+            cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
+        )
+
+    def plan(self, snapshot: Snapshot, /) -> Plan:
+        return plan(snapshot)
+
+    def report(self, snapshot: Snapshot, outcome: Outcome, /) -> WukongStatus:
+        return report(snapshot, outcome)
+
+
+def _attachments(wukong: Wukong, read: Reader) -> tuple[NetworkAttachmentDefinition, ...]:
+    """Those it owns, and those it names."""
+    namespace = wukong.metadata.namespace
+    own = {found.metadata.name: found for found in read.owned(NetworkAttachmentDefinition, wukong)}
+    for _, name in _networks_named(wukong):
+        found = read.get(NetworkAttachmentDefinition, name, namespace)
+        if found is not None:
+            own[name] = found
+    return tuple(own[name] for name in sorted(own))
+
+
+def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:
+    """Those with its label, also of disks that the spec no longer has; and those that stand under a disk's name."""
+    namespace, name = wukong.metadata.namespace, wukong.metadata.name
+    found = {obj.metadata.name: obj for obj in read.by_index(kind, BY_WUKONG, (namespace, name))}
+    for _, disk in _disks_named(wukong):
+        there = read.get(kind, disk, namespace)
+        if there is not None:
+            found[disk] = there
+    return tuple(found[name] for name in sorted(found))
+
+
+def _disks_named(wukong: Wukong) -> Iterable[Name]:
+    where = wukong.metadata
+    return [(where.namespace, names.disk_name(where.name, disk.name)) for disk in wukong.spec.disks]
+
+
+def _networks_named(wukong: Wukong) -> Iterable[Name]:
+    networks = (network for network in networks_of(wukong) if not is_pod_network(network))
+    return [(wukong.metadata.namespace, attachment_of(wukong, network)) for network in networks]
+
+
+def _secrets_named(wukong: Wukong) -> Iterable[Name]:
+    own = names.cloud_init_name(wukong.metadata.name)
+    return [(wukong.metadata.namespace, name) for name in (*sorted(secrets_needed(wukong)), own)]
+
+
+def _label(obj: Object) -> Iterable[Name]:
+    wukong = obj.metadata.labels.get(names.WUKONG_LABEL)
+    return ((obj.metadata.namespace, wukong),) if wukong else ()
+
+
+def of_disk(obj: Object, read: Reader) -> Iterable[Key]:
+    named = read.by_index(Wukong, BY_DISK, (obj.metadata.namespace, obj.metadata.name))
+    return {*_keys(named), *(Key(*name) for name in _label(obj))}
+
+
+def of_network(attachment: NetworkAttachmentDefinition, read: Reader) -> Iterable[Key]:
+    return _keys(read.by_index(Wukong, BY_NETWORK, (attachment.metadata.namespace, attachment.metadata.name)))
+
+
+def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
+    return _keys(read.by_index(Wukong, BY_SECRET, (secret.metadata.namespace, secret.metadata.name)))
+
+
+def of_instance(instance: VirtualMachineInstance, _read: Reader) -> Iterable[Key]:
+    """It is called as its machine, which is called as the Wukong."""
+    return (Key(instance.metadata.namespace, instance.metadata.name),)
+
+
+def of_class(_class: StorageClass, read: Reader) -> Iterable[Key]:
+    return _keys(read.list(Wukong))
+
+
+def _keys(wukongs: Iterable[Wukong]) -> list[Key]:
+    return [Key(wukong.metadata.namespace, wukong.metadata.name) for wukong in wukongs]
+
+
+def controller() -> Controller[Wukong, Snapshot]:
+    return (
+        Controller.for_(Wukong, WukongReconciler())
+        .owns(VirtualMachine, optional=True)
+        .owns(NetworkAttachmentDefinition, optional=True)
+        .watches(NetworkAttachmentDefinition, to=of_network, optional=True)
+        .watches(VirtualMachineInstance, to=of_instance, optional=True)
+        .watches(DataVolume, to=of_disk, optional=True)
+        .watches(PersistentVolumeClaim, to=of_disk)
+        .watches(StorageClass, to=of_class)
+        .watches(Secret, to=of_secret)
+        .indexes(Wukong, BY_DISK, _disks_named)
+        .indexes(Wukong, BY_NETWORK, _networks_named)
+        .indexes(Wukong, BY_SECRET, _secrets_named)
+        .indexes(DataVolume, BY_WUKONG, _label)
+        .indexes(PersistentVolumeClaim, BY_WUKONG, _label)
+        .finalizer(FINALIZER)
+    )
+
+
+KINDS = (KindController(Wukong, controller, ("wk",)),)

@@ -1,0 +1,127 @@
+"""What a pass knows of a Wukong, and what follows from it without any decision: its phase, its disks. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+
+from corral.kinds.wukong import names
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.disks import Disk, State, disks_of
+from corral.kinds.wukong.machine import backing_name, run_strategy
+from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
+from corral.kinds.wukong.spec import Phase, Wukong
+from corral.kinds.wukong.spec_networks import NetworkConfig
+from corral.kube.meta import Object
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.storage_v1 import StorageClass
+
+Kind = type[Object]
+T = TypeVar("T", bound=Object)
+
+# Which project brings a kind; a person who reads that it is missing knows what to install.
+PROJECTS: Mapping[Kind, str] = {
+    VirtualMachine: "KubeVirt",
+    VirtualMachineInstance: "KubeVirt",
+    DataVolume: "CDI",
+    NetworkAttachmentDefinition: "Multus",
+}
+
+BY_PRINTABLE_STATUS: Mapping[str, Phase] = {
+    "Running": "Running",
+    "Stopping": "Running",
+    "Paused": "Paused",
+    "Migrating": "Migrating",
+    "Stopped": "Stopped",
+    "CrashLoopBackOff": "Error",
+    "ErrorUnschedulable": "Error",
+    "ErrImagePull": "Error",
+    "ImagePullBackOff": "Error",
+    "ErrorPvcNotFound": "Error",
+    "DataVolumeError": "Error",
+    "Unknown": "Error",
+}
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    object: Wukong
+    now: datetime
+    absent: frozenset[Kind] = frozenset()  # kinds that this cluster does not have
+    machine: VirtualMachine | None = None
+    instance: VirtualMachineInstance | None = None
+    attachments: tuple[NetworkAttachmentDefinition, ...] = ()  # ours, and those that are named
+    data_volumes: tuple[DataVolume, ...] = ()  # with our label, or with the name of a disk
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    classes: tuple[StorageClass, ...] = ()
+    secrets: tuple[Secret, ...] = ()  # that the guest needs
+    cloud_init: Secret | None = None
+
+    @cached_property
+    def disks(self) -> tuple[Disk, ...]:
+        return disks_of(self.object, _by_name(self.data_volumes), _by_name(self.claims), self.classes)
+
+    @cached_property
+    def attachment_names(self) -> frozenset[str]:
+        return frozenset(found.metadata.name for found in self.attachments)
+
+    @property
+    def volumes_in_use(self) -> frozenset[str]:
+        """The names of claims and DataVolumes that the machine has now, or is to have."""
+        specs = [self.machine.spec.template.spec] if self.machine else []
+        specs += [self.instance.spec] if self.instance else []
+        return frozenset(backing_name(volume) for spec in specs for volume in spec.volumes)
+
+    @property
+    def networks_in_use(self) -> frozenset[str]:
+        specs = [self.machine.spec.template.spec] if self.machine else []
+        specs += [self.instance.spec] if self.instance else []
+        return frozenset(network.multus.network_name for spec in specs for network in spec.networks if network.multus)
+
+
+def _by_name(objects: Iterable[T]) -> Mapping[str, T]:
+    return {obj.metadata.name: obj for obj in objects}
+
+
+def missing_networks(snapshot: Snapshot) -> tuple[NetworkConfig, ...]:
+    wanted = (network for network in networks_of(snapshot.object) if not is_pod_network(network))
+    return tuple(n for n in wanted if attachment_of(snapshot.object, n) not in snapshot.attachment_names)
+
+
+def needed_kinds(wukong: Wukong, disks: Iterable[Disk]) -> tuple[Kind, ...]:
+    """What this Wukong cannot do without."""
+    needed: list[Kind] = [VirtualMachine]
+    if any(not is_pod_network(network) for network in networks_of(wukong)):
+        needed.append(NetworkAttachmentDefinition)
+    if any(disk.filling is not None and disk.claim is None for disk in disks):
+        needed.append(DataVolume)
+    return tuple(needed)
+
+
+def phase_of(snapshot: Snapshot) -> Phase:
+    wukong, machine = snapshot.object, snapshot.machine
+    if wukong.metadata.deletion_timestamp is not None:
+        return "Deleting"
+    if any(disk.state is State.FAILED for disk in snapshot.disks):
+        return "Error"
+    if machine is None:
+        begun = snapshot.data_volumes or snapshot.claims or snapshot.cloud_init
+        return "Creating" if begun else "Pending"
+    return BY_PRINTABLE_STATUS.get(machine.status.printable_status, "Creating")
+
+
+def is_meant_to_run(wukong: Wukong) -> bool:
+    """At this moment, whatever it did before: not a machine that is started by hand, or runs to an end."""
+    return run_strategy(wukong) == "Always"
+
+
+def machine_is_ours(snapshot: Snapshot) -> bool:
+    machine, uid = snapshot.machine, snapshot.object.metadata.uid
+    return machine is not None and any(r.uid == uid and r.controller for r in machine.metadata.owner_references)
+
+
+def own_name(snapshot: Snapshot) -> str:
+    return names.machine_name(snapshot.object.metadata.name)

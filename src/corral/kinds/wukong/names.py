@@ -1,0 +1,45 @@
+"""What the objects of a Wukong are called, and the labels by which they are found again."""
+
+import hashlib
+
+from corral.kinds.names import fitted
+
+WUKONG_LABEL = "vm.corral.dev/wukong"
+DISK_LABEL = "vm.corral.dev/disk"
+GROUP_LABEL = "vm.corral.dev/group"
+KEEP_ANNOTATION = "vm.corral.dev/keep-on-delete"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "corral"}
+
+SERIAL_MAX = 20  # what a virtio disk can say of itself
+CLOUD_INIT_VOLUME = "cloudinit"
+USER_DATA = "userdata"  # the keys that KubeVirt reads
+NETWORK_DATA = "networkdata"
+
+
+def machine_name(wukong: str) -> str:
+    """VirtualMachine, VirtualMachineInstance and host name at once."""
+    return wukong
+
+
+def disk_name(wukong: str, disk: str) -> str:
+    """DataVolume and claim at once, as CDI has it."""
+    return fitted(f"{wukong}-{disk}")
+
+
+def attachment_name(wukong: str, network: str) -> str:
+    return fitted(f"{wukong}-{network}-nad")
+
+
+def cloud_init_name(wukong: str) -> str:
+    return fitted(f"{wukong}-cloud-init")
+
+
+def disk_serial(disk: str) -> str:
+    """By which the guest finds the disk, whatever order its buses have."""
+    return fitted(disk, length_max=SERIAL_MAX)
+
+
+def mac_address(uid: str, network: str) -> str:
+    """Locally administered, the same for as long as the Wukong lives: the guest's first boot can match by it."""
+    digest = hashlib.sha256(f"{uid}/{network}".encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))

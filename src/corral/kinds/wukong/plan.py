@@ -1,0 +1,340 @@
+"""What to do for a Wukong. Pure: a snapshot in, a plan out.
+
+    networks       an attachment of its own for each network that names none
+    guest          the Secret with cloud-init's data
+    disks          a DataVolume or a claim each; grown when asked; deleted when neither wanted nor used nor kept
+    machine        the VirtualMachine, made when all of the above are there
+    deletion       the machine, then its disks, then its networks, then the finalizer
+
+The parts do not hold each other up: what can be made is made, and what is in the way is told for each. A disk that the
+server refused in the last pass comes last in this one, so that it cannot keep the others from their turn.
+"""
+
+from collections.abc import Iterable
+
+from corral.engine import (
+    NOTHING,
+    Action,
+    Create,
+    Delete,
+    EmitEvent,
+    Patch,
+    Plan,
+    RemoveFinalizer,
+    Wait,
+    children,
+    is_controlled_by,
+    target,
+)
+from corral.engine.actions import EventType
+from corral.engine.children import name_taken
+from corral.kinds.wukong import names
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
+from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.facts import (
+    PROJECTS,
+    Snapshot,
+    machine_is_ours,
+    missing_networks,
+    needed_kinds,
+    phase_of,
+)
+from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
+from corral.kinds.wukong.networks import attachment_of, own_attachments
+from corral.kube.meta import Object, ref
+from corral.kube.models.core_v1 import PersistentVolumeClaim
+
+FINALIZER = "vm.corral.dev/cleanup"
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    wukong = snapshot.object
+    if wukong.spec.suspend:
+        return NOTHING
+    if wukong.metadata.deletion_timestamp is not None:
+        return _farewell(snapshot)
+    prepared = _networks(snapshot) + _guest(snapshot) + _disks(snapshot)
+    whole = _absent(snapshot) + prepared + _machine(snapshot) + _leftovers(snapshot) + _not_yet(snapshot)
+    return whole + _told(snapshot, whole)
+
+
+def _absent(snapshot: Snapshot) -> Plan:
+    """A kind that the cluster lacks is waited for; its definition brings us back."""
+    lacking = [k for k in needed_kinds(snapshot.object, snapshot.disks) if k in snapshot.absent]
+    return Plan(waits=tuple(_lacks(kind) for kind in lacking))
+
+
+def _lacks(kind: type[Object]) -> Wait:
+    project, name = PROJECTS[kind], kind.resource.plural_and_group
+    message = f"this cluster does not have {name}: install {project}; the work goes on by itself then"
+    return Wait(reason=f"{project}Missing", message=message, stalled=True)
+
+
+def _networks(snapshot: Snapshot) -> Plan:
+    wukong = snapshot.object
+    if NetworkAttachmentDefinition in snapshot.absent:
+        return NOTHING
+    desired = tuple(own_attachments(wukong))
+    asked = {attachment.metadata.name for attachment in desired}
+    # One that the machine still has is not deleted under it.
+    seen = [
+        a for a in snapshot.attachments if a.metadata.name in asked or a.metadata.name not in snapshot.networks_in_use
+    ]
+    own = [a for a in seen if a.metadata.name in asked or is_controlled_by(a, wukong)]
+    named = [network for network in missing_networks(snapshot) if network.nad_name is not None]
+    waits = tuple(
+        Wait(
+            reason="NetworkMissing",
+            message=f"network {network.name}: waiting for NetworkAttachmentDefinition "
+            f"{wukong.metadata.namespace}/{attachment_of(wukong, network)}",
+        )
+        for network in named
+    )
+    return children(wukong, desired, own) + Plan(waits=waits)
+
+
+def _guest(snapshot: Snapshot) -> Plan:
+    wukong = snapshot.object
+    try:
+        desired = cloud_init_secret(wukong, {secret.metadata.name: secret for secret in snapshot.secrets})
+    except Unfit as unfit:
+        return Plan(waits=(Wait(reason=unfit.reason, message=unfit.message, stalled=unfit.reason == "SecretUnfit"),))
+    return children(wukong, [desired], [snapshot.cloud_init] if snapshot.cloud_init else [])
+
+
+def _disks(snapshot: Snapshot) -> Plan:
+    refused = {volume.name for volume in snapshot.object.status.volumes if volume.error}
+    in_order = sorted(snapshot.disks, key=lambda disk: disk.config.name in refused)
+    whole = NOTHING
+    for disk in in_order:
+        whole += _disk(snapshot, disk)
+    return whole
+
+
+def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
+    what = f"disk {disk.config.name}"
+    match disk.state:
+        case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
+            return NOTHING  # told by _absent
+        case State.MISSING:
+            made = new_object(snapshot.object, disk)
+            return Plan(actions=(Create(object=made, reason="Missing", message=f"{what} does not exist yet"),))
+        case State.TAKEN:
+            return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
+        case State.GOING:
+            message = f"{what}: {ref(_there(disk))} is being deleted; it is made again when it is gone"
+            return Plan(waits=(Wait(reason="DiskBeingDeleted", message=message),))
+        case State.FAILED:
+            return Plan(waits=(Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True),))
+        case State.FILLING:
+            return _kept(disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
+        case State.UNBOUND:
+            message = f"{what}: waiting for a volume for claim {disk.name}"
+            return _kept(disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
+        case _:
+            return _kept(disk) + _grown(disk)
+
+
+def _there(disk: Disk) -> Object:
+    found = disk.data_volume or disk.claim
+    assert found is not None  # noqa: S101 - only states of something that exists come here
+    return found
+
+
+def _failed_text(disk: Disk) -> str:
+    said = f": {disk.trouble}" if disk.trouble else ""
+    again = "delete it to try again" if disk.data_volume else "its volume is lost"
+    return f"disk {disk.config.name}: {ref(_there(disk))} failed{said}; {again}"
+
+
+def _filling_text(disk: Disk) -> str:
+    phase = disk.data_volume.status.phase if disk.data_volume else ""
+    far = f", {disk.progress}" if disk.progress else ""
+    trouble = f" ({disk.trouble})" if disk.trouble else ""
+    return f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}"
+
+
+def _kept(disk: Disk) -> Plan:
+    """The policy is written on the objects, where it still stands when the entry of the spec is gone."""
+    wanted = keep_text(keep=disk.config.keep_on_delete)
+    differ = [
+        obj
+        for obj in (disk.data_volume, disk.claim)
+        if obj is not None and obj.metadata.annotations.get(names.KEEP_ANNOTATION) != wanted
+    ]
+    merge = {"metadata": {"annotations": {names.KEEP_ANNOTATION: wanted}}}
+    message = "whether the disk outlives the Wukong"
+    return Plan(
+        actions=tuple(Patch(target=target(obj), merge=merge, reason="KeepPolicy", message=message) for obj in differ)
+    )
+
+
+def _grown(disk: Disk) -> Plan:
+    claim, size = disk.claim, disk.config.size
+    match growth(disk):
+        case Growth.TO_ASK if claim is not None:
+            merge = {"spec": {"resources": {"requests": {"storage": size}}}}
+            message = f"disk {disk.config.name} grows to {size}"
+            return Plan(actions=(Patch(target=target(claim), merge=merge, reason="DiskGrows", message=message),))
+        case Growth.REFUSED:
+            name = disk.storage_class.metadata.name if disk.storage_class else "of its claim"
+            message = f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion"
+            return Plan(waits=(Wait(reason="DiskCannotGrow", message=message, stalled=True),))
+        case Growth.UNDER_WAY:
+            return Plan(waits=(Wait(reason="DiskGrowing", message=f"disk {disk.config.name} is growing to {size}"),))
+        case _:
+            return NOTHING
+
+
+def _machine(snapshot: Snapshot) -> Plan:
+    """Made when everything is there. One that exists is changed at once, and gets a new disk when that is ready."""
+    wukong, present = snapshot.object, snapshot.machine
+    if VirtualMachine in snapshot.absent:
+        return NOTHING
+    if present is None and not _is_prepared(snapshot):
+        return NOTHING
+    had = {backing_name(volume) for volume in present.spec.template.spec.volumes} if present else set()
+    disks = [disk for disk in snapshot.disks if disk.is_usable or disk.name in had]
+    try:
+        desired = virtual_machine(wukong, disks, present, snapshot.instance)
+    except BadSpec as error:
+        return Plan(waits=(Wait(reason="BadSpec", message=str(error), stalled=True),))
+    return children(wukong, [desired], [present] if present else [])
+
+
+def _is_prepared(snapshot: Snapshot) -> bool:
+    return (
+        snapshot.cloud_init is not None
+        and not missing_networks(snapshot)
+        and all(disk.is_usable for disk in snapshot.disks)
+    )
+
+
+def _leftovers(snapshot: Snapshot) -> Plan:
+    """Disks that the spec no longer has, once the machine has let go of them."""
+    wanted = {disk.name for disk in snapshot.disks}
+    return Plan(
+        actions=tuple(
+            Delete(target=target(obj), reason="DiskNoLongerDesired", message="the spec no longer has this disk")
+            for obj in _own_disk_objects(snapshot)
+            if obj.metadata.name not in wanted | snapshot.volumes_in_use and _is_deletable(obj)
+        )
+    )
+
+
+def _own_disk_objects(snapshot: Snapshot) -> Iterable[DataVolume | PersistentVolumeClaim]:
+    """A claim that CDI made goes with its DataVolume."""
+    filled = {volume.metadata.name for volume in snapshot.data_volumes}
+    alone = [claim for claim in snapshot.claims if claim.metadata.name not in filled and is_of(snapshot.object, claim)]
+    return [*(volume for volume in snapshot.data_volumes if is_of(snapshot.object, volume)), *alone]
+
+
+def _is_deletable(obj: Object) -> bool:
+    return not is_kept(obj) and obj.metadata.deletion_timestamp is None
+
+
+def _not_yet(snapshot: Snapshot) -> Plan:
+    """What the machine itself still has to become; its changes bring us back."""
+    machine = snapshot.machine
+    if machine is None or not machine_is_ours(snapshot):
+        return NOTHING
+    status, strategy = machine.status.printable_status or "not looked at by KubeVirt yet", run_strategy(snapshot.object)
+    if phase_of(snapshot) == "Error":
+        return Plan(waits=(Wait(reason=_word(status), message=f"VirtualMachine is {status}{_why(machine)}"),))
+    if strategy == "Halted":
+        return (
+            NOTHING if status == "Stopped" else _waits("MachineStopping", f"VirtualMachine is {status}; it is to stop")
+        )
+    if status in ("Running", "Migrating"):
+        ready = machine.status.ready
+        return NOTHING if ready else _waits("MachineNotReady", f"VirtualMachine is {status}, not ready{_why(machine)}")
+    if status == "Paused":
+        return _waits("MachinePaused", "VirtualMachine is paused; `corral vm unpause` lets it go on")
+    if strategy == "Always" or status != "Stopped":
+        return _waits("MachineStarting", f"VirtualMachine is {status}{_why(machine)}")
+    return NOTHING
+
+
+def _waits(reason: str, message: str) -> Plan:
+    return Plan(waits=(Wait(reason=reason, message=message),))
+
+
+def _word(status: str) -> str:
+    return status.replace(" ", "") or "Unknown"
+
+
+def _why(machine: VirtualMachine) -> str:
+    for name in ("Failure", "Ready"):
+        found = condition_of(machine.status.conditions, name)
+        if found is not None and found.message and (found.status == "True") == (name == "Failure"):
+            return f": {found.message}"
+    return ""
+
+
+def _told(snapshot: Snapshot, whole: Plan) -> Plan:
+    """An event when the phase changes, and one for what a person has to do something about; each once."""
+    wukong = snapshot.object
+    phase, said = phase_of(snapshot), {condition.reason for condition in wukong.status.conditions}
+    events: list[Action] = []
+    if phase != wukong.status.phase and phase not in ("Pending", "Creating"):
+        failed = phase == "Error"
+        message = "the virtual machine has failed" if failed else f"the virtual machine is {phase.lower()}"
+        kind: EventType = "Warning" if failed else "Normal"
+        events.append(EmitEvent(regarding=target(wukong), reason=phase, message=message, type=kind))
+    stalled = [wait for wait in whole.waits if wait.stalled and wait.reason not in said]
+    events += [
+        EmitEvent(regarding=target(wukong), reason=wait.reason, message=wait.message, type="Warning")
+        for wait in stalled[:1]
+    ]
+    return Plan(actions=tuple(events))
+
+
+def _farewell(snapshot: Snapshot) -> Plan:
+    """Machine, disks, networks, finalizer: each when the one before is gone. What is gone already is as good."""
+    wukong = snapshot.object
+    if FINALIZER not in wukong.metadata.finalizers:
+        return NOTHING
+    stages = (
+        ([snapshot.machine] if snapshot.machine and machine_is_ours(snapshot) else [], "the virtual machine is to end"),
+        ([snapshot.instance] if snapshot.instance and _is_own_instance(snapshot) else [], ""),
+        (_disks_to_delete(snapshot), "the disk is not to be kept"),
+        ([a for a in snapshot.attachments if is_controlled_by(a, wukong)], "no machine uses the network any more"),
+    )
+    for there, why in stages:
+        if there:
+            return _ended(there, why)
+    gone = "its machine, disks and networks are gone"
+    kept = [obj.metadata.name for obj in _own_disk_objects(snapshot) if is_kept(obj)]
+    message = f"{gone}; kept: {', '.join(kept)}" if kept else gone
+    leave = RemoveFinalizer(
+        target=target(wukong), present=wukong.metadata.finalizers, finalizer=FINALIZER, message=message
+    )
+    return Plan(actions=(leave,))
+
+
+def _is_own_instance(snapshot: Snapshot) -> bool:
+    """Of a machine of ours that is gone already; KubeVirt's label on it is its name."""
+    instance = snapshot.instance
+    return instance is not None and instance.metadata.labels.get(names.WUKONG_LABEL) == snapshot.object.metadata.name
+
+
+def _disks_to_delete(snapshot: Snapshot) -> list[DataVolume | PersistentVolumeClaim]:
+    return [obj for obj in _own_disk_objects(snapshot) if not is_kept(obj)]
+
+
+def _ended(there: Iterable[Object], why: str) -> Plan:
+    actions = tuple(
+        Delete(target=target(obj), reason="WukongDeleted", message=why)
+        for obj in there
+        if why and obj.metadata.deletion_timestamp is None
+    )
+    waits = tuple(Wait(reason="Deleting", message=_holding_text(obj), on=ref(obj)) for obj in there)
+    return Plan(actions=actions, waits=waits)
+
+
+def _holding_text(obj: Object) -> str:
+    held = f", held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
+    return f"waiting until {ref(obj)} is gone{held}"

@@ -1,0 +1,132 @@
+"""What a Wukong's status says. Pure; written only when it differs, and times move only when a condition does."""
+
+from collections.abc import Iterable
+
+from corral.engine import SUSPENDED, Create, Outcome, Verdict, conditions, verdict
+from corral.kinds.wukong.api.kubevirt import condition_of
+from corral.kinds.wukong.disks import Disk, Growth, State, growth
+from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of
+from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
+from corral.kinds.wukong.spec import NetworkStatus, VolumeStatus, WukongStatus
+from corral.kinds.wukong.spec_networks import NetworkConfig
+from corral.kube.meta import Condition
+
+NETWORKS_CONFIGURED = "NetworksConfigured"
+VOLUMES_BOUND = "VolumesBound"
+DISKS_RESIZED = "DisksResized"
+LIVE_MIGRATABLE = "LiveMigratable"
+RESTART_REQUIRED = "RestartRequired"
+
+
+def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
+    wukong = snapshot.object
+    said = SUSPENDED if wukong.spec.suspend else _verdict(snapshot, outcome)
+    instance = snapshot.instance
+    return WukongStatus(
+        observed_generation=wukong.metadata.generation,
+        phase=phase_of(snapshot),
+        vm_name=own_name(snapshot),
+        node_name=instance.status.node_name if instance else "",
+        guest_os=instance.status.guest_os_info.pretty_name if instance else "",
+        networks=tuple(_network(snapshot, network) for network in networks_of(wukong)),
+        volumes=tuple(_volume(disk, _refusals(outcome)) for disk in snapshot.disks),
+        conditions=conditions(
+            wukong,
+            wukong.status.conditions,
+            said,
+            snapshot.now,
+            networks_configured(snapshot),
+            volumes_bound(snapshot.disks),
+            disks_resized(snapshot.disks),
+            live_migratable(snapshot),
+            restart_required(snapshot),
+        ),
+    )
+
+
+def _verdict(snapshot: Snapshot, outcome: Outcome) -> Verdict:
+    return verdict(outcome, ready_message=f"the virtual machine is {phase_of(snapshot).lower()}")
+
+
+def _refusals(outcome: Outcome) -> dict[str, str]:
+    """Why an object could not be made, by its name."""
+    return {
+        result.action.object.metadata.name: result.message or result.reason
+        for result in outcome.results
+        if isinstance(result.action, Create) and result.state in ("failed", "refused")
+    }
+
+
+def _network(snapshot: Snapshot, network: NetworkConfig) -> NetworkStatus:
+    seen = {entry.name: entry for entry in snapshot.instance.status.interfaces} if snapshot.instance else {}
+    found = seen.get(network.name)
+    return NetworkStatus(
+        name=network.name,
+        interface=found.interface_name if found else "",
+        ip_address=found.ip_address if found else "",
+        mac_address=(found.mac if found else "") or mac_of(snapshot.object, network),
+        nad_name="" if is_pod_network(network) else attachment_of(snapshot.object, network),
+        primary=network.primary,
+    )
+
+
+def _volume(disk: Disk, refusals: dict[str, str]) -> VolumeStatus:
+    claim = disk.claim
+    return VolumeStatus(
+        name=disk.config.name,
+        pvc_name=disk.name if claim else "",
+        bound=disk.is_bound,
+        size=str(claim.status.capacity.get("storage", "")) if claim else "",
+        phase=disk.data_volume.status.phase if disk.data_volume else claim.status.phase if claim else "",
+        progress="" if disk.state is State.READY else disk.progress,
+        error=refusals.get(disk.name, "") or (disk.trouble if disk.state is State.FAILED else ""),
+    )
+
+
+def _condition(name: str, holds: bool, reason: str, message: str) -> Condition:
+    return Condition(type=name, status="True" if holds else "False", reason=reason, message=message)
+
+
+def _names(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def networks_configured(snapshot: Snapshot) -> Condition:
+    missing = _names(network.name for network in missing_networks(snapshot))
+    if missing:
+        return _condition(NETWORKS_CONFIGURED, False, "NetworksMissing", f"not there yet: {missing}")
+    return _condition(NETWORKS_CONFIGURED, True, "NetworksReady", "every network is there")
+
+
+def volumes_bound(disks: tuple[Disk, ...]) -> Condition:
+    unbound = [disk for disk in disks if not disk.is_bound]
+    if not unbound:
+        return _condition(VOLUMES_BOUND, True, "VolumesReady", "every disk has its volume")
+    waits = all(disk.state is State.AWAITS_MACHINE for disk in unbound)
+    told = "; ".join(f"{disk.config.name} is {disk.state.value}" for disk in unbound)
+    return _condition(VOLUMES_BOUND, False, "WaitForFirstConsumer" if waits else "VolumesNotBound", told)
+
+
+def disks_resized(disks: tuple[Disk, ...]) -> Condition:
+    growing = {disk.config.name: grown for disk in disks if (grown := growth(disk)) is not Growth.NONE}
+    if not growing:
+        return _condition(DISKS_RESIZED, True, "SizesAsAsked", "every volume has at least the size that was asked for")
+    refused = Growth.REFUSED in growing.values()
+    return _condition(DISKS_RESIZED, False, "CannotGrow" if refused else "Growing", f"smaller yet: {_names(growing)}")
+
+
+def live_migratable(snapshot: Snapshot) -> Condition:
+    found = condition_of(snapshot.instance.status.conditions, LIVE_MIGRATABLE) if snapshot.instance else None
+    if found is None:
+        message = "KubeVirt says so only of a machine that runs"
+        return Condition(type=LIVE_MIGRATABLE, status="Unknown", reason="NotRunning", message=message)
+    return Condition(
+        type=LIVE_MIGRATABLE, status=found.status, reason=found.reason or "KubeVirtSaysSo", message=found.message
+    )
+
+
+def restart_required(snapshot: Snapshot) -> Condition:
+    found = condition_of(snapshot.machine.status.conditions, RESTART_REQUIRED) if snapshot.machine else None
+    if found is None or found.status != "True":
+        return _condition(RESTART_REQUIRED, False, "UpToDate", "the machine runs as its spec says")
+    return _condition(RESTART_REQUIRED, True, found.reason or "SpecChanged", found.message)

@@ -1,0 +1,154 @@
+"""Wukong: a virtual machine with its networks and disks."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from corral.kinds.parts import BasicStatus
+from corral.kinds.wukong.spec_disks import Amount, DiskConfig
+from corral.kinds.wukong.spec_guest import CloudInit, CloudInitUser
+from corral.kinds.wukong.spec_machine import (
+    ClockConfig,
+    CpuOptions,
+    Device,
+    FirmwareConfig,
+    HighAvailability,
+    ProbeConfig,
+    StartStrategy,
+    TypeRef,
+)
+from corral.kinds.wukong.spec_networks import NetworkConfig
+from corral.kube.crd import Column, keys, kind, rule, rules
+from corral.kube.meta import Model, Object
+
+GROUP = "vm.corral.dev"
+VERSION = "v1alpha1"
+CATEGORIES = ("corral", "vm")
+NAME_MAX = 50  # children are called <wukong>-<disk>; KubeVirt makes labels of a machine's name
+
+Phase = Literal["Pending", "Creating", "Running", "Stopped", "Paused", "Migrating", "Error", "Deleting"]
+
+
+@rules(
+    rule(
+        "has(self.instancetype) || (has(self.cpu) && has(self.memory))",
+        "a machine needs cpu and memory, or an instancetype that says both",
+    ),
+    rule(
+        "!has(self.instancetype) || (!has(self.cpu) && !has(self.memory) && !has(self.cpuOptions))",
+        "the instancetype says cpu and memory; leave cpu, memory and cpuOptions out",
+    ),
+    rule("self.disks.filter(d, d.boot).size() <= 1", "one disk boots"),
+    rule("self.networks.filter(n, n.primary).size() <= 1", "one network is primary"),
+    rule(
+        "!self.networks.exists(n, n.primary) || !self.networks.exists(n, n.name == 'default')",
+        "a primary network takes the place of the pod's: leave the network `default` out",
+    ),
+    rule(
+        "!has(self.highAvailability.restartPolicy) || !has(self.startStrategy.runStrategy)",
+        "restartPolicy and runStrategy say the same in two ways: set one of them",
+    ),
+    rule(
+        "!has(self.cloudInitUser) || !has(self.cloudInit) || self.cloudInit.userDataSecret == ''",
+        "user data of your own has its users in it: leave cloudInitUser out",
+    ),
+    rule(
+        "!has(self.cloudInit) || self.cloudInit.mounts.all(m, m.disk == '' || self.disks.exists(d, d.name == m.disk))",
+        "a mount names a disk that is not in disks",
+    ),
+    rule("!has(self.cpuOptions) || !self.cpuOptions.numa || has(self.hugepages)", "numa needs hugepages"),
+    rule(
+        "!has(self.cpuOptions) || !self.cpuOptions.isolateEmulatorThread || self.cpuOptions.dedicated",
+        "isolateEmulatorThread needs dedicated",
+    ),
+)
+class WukongSpec(Model, frozen=True, kw_only=True):
+    cpu: Annotated[Annotated[int, Meta(ge=1, le=64)] | None, Meta(description="Cores.")] = None
+    cpu_options: CpuOptions | None = None
+    memory: Annotated[
+        Annotated[
+            Amount,
+            rule("quantity(self).isGreaterThan(quantity('1Mi'))", "memory is an amount like 2Gi"),
+        ]
+        | None,
+        Meta(description="What the guest sees."),
+    ] = None
+    hugepages: Literal["2Mi", "1Gi"] | None = None
+    instancetype: TypeRef | None = None
+    preference: TypeRef | None = None
+    os_image: Annotated[
+        str, Meta(max_length=2048, description="What the boot disk is filled with if it does not say so itself.")
+    ] = ""
+    ssh_key_secret: Annotated[
+        str, Meta(max_length=253, description="A Secret with public keys, for every user of the guest.")
+    ] = ""
+    cloud_init_user: CloudInitUser | None = None
+    cloud_init: CloudInit | None = None
+    networks: Annotated[tuple[NetworkConfig, ...], keys("name"), Meta(max_length=16)] = ()
+    disks: Annotated[tuple[DiskConfig, ...], keys("name"), Meta(min_length=1, max_length=32)]
+    high_availability: HighAvailability = HighAvailability()
+    start_strategy: StartStrategy = StartStrategy()
+    gpus: Annotated[tuple[Device, ...], keys("name"), Meta(max_length=16)] = ()
+    host_devices: Annotated[tuple[Device, ...], keys("name"), Meta(max_length=16)] = ()
+    firmware: FirmwareConfig = FirmwareConfig()
+    machine_type: Annotated[str, Meta(max_length=64)] = ""
+    clock: ClockConfig | None = None
+    watchdog: Annotated[bool, Meta(description="A guest that hangs is reset.")] = False
+    readiness_probe: ProbeConfig | None = None
+    liveness_probe: ProbeConfig | None = None
+    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+
+
+class NetworkStatus(Model, frozen=True, kw_only=True):
+    name: str
+    interface: str = ""
+    ip_address: str = ""
+    mac_address: str = ""
+    nad_name: str = ""
+    primary: bool = False
+
+
+class VolumeStatus(Model, frozen=True, kw_only=True):
+    """`size` is what the volume really has; `error` is why it cannot be made."""
+
+    name: str
+    pvc_name: str = ""
+    bound: bool = False
+    size: str = ""
+    phase: str = ""
+    progress: str = ""
+    error: str = ""
+
+
+class WukongStatus(BasicStatus, frozen=True, kw_only=True):
+    phase: Phase | None = None
+    vm_name: str = ""
+    node_name: str = ""
+    guest_os: str = ""
+    networks: tuple[NetworkStatus, ...] = ()
+    volumes: tuple[VolumeStatus, ...] = ()
+
+
+@kind(
+    group=GROUP,
+    version=VERSION,
+    plural="wukongs",
+    short_names=("wk",),
+    categories=CATEGORIES,
+    columns=(
+        Column("Phase", "string", ".status.phase"),
+        Column("Node", "string", ".status.nodeName"),
+        Column("Address", "string", ".status.networks[0].ipAddress"),
+        Column("Restart", "string", '.status.conditions[?(@.type=="RestartRequired")].status', priority=1),
+        Column("Migratable", "string", '.status.conditions[?(@.type=="LiveMigratable")].status', priority=1),
+    ),
+    rules=(
+        rule(f"self.metadata.name.size() <= {NAME_MAX}", f"a Wukong's name has at most {NAME_MAX} characters"),
+        rule("!self.metadata.name.contains('.')", "a Wukong's name has no dots: the guest is called so"),
+    ),
+)
+class Wukong(Object, frozen=True, kw_only=True):
+    """A virtual machine with its networks and disks."""
+
+    spec: WukongSpec
+    status: WukongStatus = WukongStatus()

@@ -1,0 +1,50 @@
+"""Reading and writing for the stand-in: lists of kinds that may be missing, and patches that may come too late."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from corral.kube.client import Client, Precondition
+from corral.kube.errors import Conflict, NotFound
+from corral.kube.meta import Object
+
+T = TypeVar("T", bound=Object)
+MANAGER = "kubevirt-standin"
+
+
+class Access:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def all(self, kind: type[T]) -> tuple[T, ...]:
+        try:
+            return tuple((await self._client.list(kind)).items)
+        except NotFound:
+            return ()  # its definition is not there
+
+    async def create(self, obj: Object) -> None:
+        await self._client.create(obj, field_manager=MANAGER)
+
+    async def set_status(self, obj: Object, status: Mapping[str, Any], *, subresource: bool = True) -> None:
+        await self.patch(obj, {"status": status}, subresource="status" if subresource else "")
+
+    async def patch(self, obj: Object, merge: Mapping[str, Any], *, subresource: str = "") -> None:
+        meta = obj.metadata
+        try:
+            await self._client.patch(
+                type(obj),
+                meta.name,
+                meta.namespace,
+                merge=merge,
+                subresource=subresource,
+                field_manager=MANAGER,
+                precondition=Precondition(uid=meta.uid),
+            )
+        except (NotFound, Conflict):
+            return  # it is another one by now; the next look sees it
+
+    async def delete(self, obj: Object) -> None:
+        meta = obj.metadata
+        try:
+            await self._client.delete(type(obj), meta.name, meta.namespace, precondition=Precondition(uid=meta.uid))
+        except (NotFound, Conflict):
+            return

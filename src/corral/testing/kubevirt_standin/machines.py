@@ -1,0 +1,193 @@
+"""KubeVirt's part: machines have instances, instances go through their phases, move between nodes, and end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from corral.engine import controller_reference
+from corral.kinds.wukong.api.kubevirt import (
+    InstanceSpec,
+    Interface,
+    VirtualMachine,
+    VirtualMachineInstance,
+    VirtualMachineInstanceMigration,
+)
+from corral.kinds.wukong.machine import backing_name
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import PersistentVolumeClaim
+from corral.testing.kubevirt_standin.access import Access
+
+FINALIZER = "kubevirt.io/virtualMachineControllerFinalize"
+NODES = ("node-a", "node-b")
+NEXT_PHASE = {"": "Pending", "Pending": "Scheduling", "Scheduling": "Scheduled", "Scheduled": "Running"}
+STARTS_BY_ITSELF = frozenset({"Always", "RerunOnFailure", "Once"})
+
+Where = tuple[str, str]
+
+
+class Machines:
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.unschedulable: set[str] = set()
+        self.paused: set[str] = set()
+        self.started: set[str] = set()  # of the run strategy Manual
+        self.agentless: set[str] = set()
+
+    async def step(self) -> frozenset[Where]:
+        """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
+        instances = {_where(i): i for i in await self._access.all(VirtualMachineInstance)}
+        machines = await self._access.all(VirtualMachine)
+        bound = {_where(c) for c in await self._access.all(PersistentVolumeClaim) if c.status.phase == "Bound"}
+        for machine in machines:
+            await self._machine(machine, instances.get(_where(machine)), bound)
+        for instance in instances.values():
+            await self._instance(instance)
+        for migration in await self._access.all(VirtualMachineInstanceMigration):
+            await self._migration(migration, instances)
+        return frozenset(claim for m in machines if self._is_meant_to_run(m) for claim in _claims(m))
+
+    def _is_meant_to_run(self, machine: VirtualMachine) -> bool:
+        if machine.metadata.deletion_timestamp is not None:
+            return False
+        strategy = machine.spec.run_strategy or ""
+        return strategy in STARTS_BY_ITSELF or (strategy == "Manual" and machine.metadata.name in self.started)
+
+    async def _machine(
+        self, machine: VirtualMachine, instance: VirtualMachineInstance | None, bound: set[Where]
+    ) -> None:
+        finalizers = machine.metadata.finalizers
+        if machine.metadata.deletion_timestamp is not None:
+            await self._end(machine, instance)
+            return
+        if FINALIZER not in finalizers:
+            await self._access.patch(machine, {"metadata": {"finalizers": [*finalizers, FINALIZER]}})
+            return
+        waits_for_volumes = not set(_claims(machine)) <= bound
+        if self._is_meant_to_run(machine) and instance is None and not waits_for_volumes:
+            await self._access.create(_instance_of(machine))
+        elif not self._is_meant_to_run(machine) and instance is not None:
+            await self._access.delete(instance)
+        await self._tell(machine, self._status(machine, instance, waits_for_volumes=waits_for_volumes))
+
+    async def _end(self, machine: VirtualMachine, instance: VirtualMachineInstance | None) -> None:
+        if instance is not None:
+            await self._access.delete(instance)
+        else:
+            left = [name for name in machine.metadata.finalizers if name != FINALIZER]
+            await self._access.patch(machine, {"metadata": {"finalizers": left}})
+
+    def _status(
+        self, machine: VirtualMachine, instance: VirtualMachineInstance | None, *, waits_for_volumes: bool
+    ) -> Mapping[str, Any]:
+        printable = self._printable(machine, instance, waits_for_volumes=waits_for_volumes)
+        ready = printable in ("Running", "Migrating")
+        conditions = [{"type": "Ready", "status": str(ready), "reason": "", "message": ""}]
+        if instance is not None and needs_restart(machine.spec.template.spec, instance.spec):
+            message = "a non-live-updatable field was changed in the template spec"
+            told = {"type": "RestartRequired", "status": "True", "reason": "RestartRequired", "message": message}
+            conditions.append(told)
+        return {"printableStatus": printable, "ready": ready, "created": instance is not None, "conditions": conditions}
+
+    def _printable(
+        self, machine: VirtualMachine, instance: VirtualMachineInstance | None, *, waits_for_volumes: bool
+    ) -> str:
+        if instance is None:
+            if not self._is_meant_to_run(machine):
+                return "Stopped"
+            return "WaitingForVolumeBinding" if waits_for_volumes else "Starting"
+        if not self._is_meant_to_run(machine):
+            return "Stopping"
+        if machine.metadata.name in self.unschedulable:
+            return "ErrorUnschedulable"
+        if machine.metadata.name in self.paused:
+            return "Paused"
+        moving = instance.status.migration_state
+        if moving is not None and not moving.completed:
+            return "Migrating"
+        return "Running" if instance.status.phase == "Running" else "Starting"
+
+    async def _tell(self, machine: VirtualMachine, status: Mapping[str, Any]) -> None:
+        before = msgspec.to_builtins(machine.status)
+        same = all(before.get(name, _default(name)) == value for name, value in status.items() if name != "conditions")
+        kinds = {entry["type"] for entry in status["conditions"]} == {c.type for c in machine.status.conditions}
+        if not same or not kinds:
+            await self._access.set_status(machine, status)
+
+    async def _instance(self, instance: VirtualMachineInstance) -> None:
+        if instance.metadata.deletion_timestamp is not None or instance.metadata.name in self.unschedulable:
+            return
+        phase = instance.status.phase
+        if phase in NEXT_PHASE:
+            await self._advance(instance, NEXT_PHASE[phase])
+
+    async def _advance(self, instance: VirtualMachineInstance, phase: str) -> None:
+        status: dict[str, Any] = {"phase": phase}
+        if phase == "Running":
+            migratable = {"type": "LiveMigratable", "status": "True", "reason": "", "message": ""}
+            status |= {
+                "nodeName": NODES[0],
+                "interfaces": [_reported(i, n) for n, i in enumerate(instance.spec.domain.devices.interfaces)],
+                "conditions": [{"type": "Ready", "status": "True"}, migratable],
+            }
+            if instance.metadata.name not in self.agentless:
+                status["guestOSInfo"] = {"prettyName": "Debian GNU/Linux 13 (trixie)"}
+        await self._access.set_status(instance, status, subresource=False)
+
+    async def _migration(
+        self, migration: VirtualMachineInstanceMigration, instances: Mapping[Where, VirtualMachineInstance]
+    ) -> None:
+        instance = instances.get((migration.metadata.namespace, migration.spec.vmi_name or ""))
+        phase = migration.status.phase
+        if instance is None or phase in ("Succeeded", "Failed"):
+            return
+        other = next(node for node in NODES if node != instance.status.node_name)
+        if phase == "":
+            await self._access.set_status(migration, {"phase": "Running"})
+            moving = {"completed": False, "sourceNode": instance.status.node_name, "targetNode": other}
+            await self._access.set_status(instance, {"migrationState": moving}, subresource=False)
+        else:
+            done = {"nodeName": other, "migrationState": {"completed": True}}
+            await self._access.set_status(instance, done, subresource=False)
+            await self._access.set_status(migration, {"phase": "Succeeded"})
+
+
+def needs_restart(template: InstanceSpec, running: InstanceSpec) -> bool:
+    """Processor, memory, firmware: what cannot change under a guest that runs."""
+    mine, theirs = template.domain, running.domain
+    return (mine.cpu, mine.memory, mine.firmware) != (theirs.cpu, theirs.memory, theirs.firmware)
+
+
+def _default(name: str) -> object:
+    return {"printableStatus": "", "ready": False, "created": False}[name]
+
+
+def _where(obj: VirtualMachine | VirtualMachineInstance | PersistentVolumeClaim) -> Where:
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def _claims(machine: VirtualMachine) -> tuple[Where, ...]:
+    volumes = machine.spec.template.spec.volumes
+    return tuple((machine.metadata.namespace, name) for volume in volumes if (name := backing_name(volume)))
+
+
+def _instance_of(machine: VirtualMachine) -> VirtualMachineInstance:
+    return VirtualMachineInstance(
+        metadata=ObjectMeta(
+            name=machine.metadata.name,
+            namespace=machine.metadata.namespace,
+            labels=machine.spec.template.metadata.labels,
+            owner_references=(controller_reference(machine),),
+        ),
+        spec=machine.spec.template.spec,
+    )
+
+
+def _reported(interface: Interface, number: int) -> Mapping[str, Any]:
+    return {
+        "name": interface.name,
+        "mac": interface.mac_address,
+        "ipAddress": f"10.0.{number}.5",
+        "interfaceName": f"enp{number + 1}s0",
+        "infoSource": "domain, guest-agent",
+    }

@@ -1,0 +1,41 @@
+"""The loop: look at everything, take each thing one step further, rest, look again."""
+
+import asyncio
+import contextlib
+
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kube.client import Client
+from corral.kube.errors import KubeError
+from corral.testing.kubevirt_standin.access import Access
+from corral.testing.kubevirt_standin.machines import Machines
+from corral.testing.kubevirt_standin.snapshots import Snapshots
+from corral.testing.kubevirt_standin.volumes import Volumes
+from corral.testing.kubevirt_standin.webhooks import refusals
+
+
+class KubeVirtStandIn:
+    """`csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation)."""
+
+    def __init__(self, client: Client, *, pace_s: float = 1.0, real_binding: bool = False, csi: bool = False) -> None:
+        self._access = Access(client)
+        self._pace_s = pace_s
+        self.volumes = Volumes(self._access, real_binding=real_binding, csi=csi)
+        self.machines = Machines(self._access)
+        self.snapshots = Snapshots(self._access)
+        self.refused: set[str] = set()
+
+    async def run(self) -> None:
+        """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do."""
+        while True:
+            with contextlib.suppress(KubeError):
+                await self.step()
+            await asyncio.sleep(self._pace_s)
+
+    async def step(self) -> None:
+        for kind in (DataVolume, VirtualMachine):
+            for obj in await self._access.all(kind):
+                self.refused |= set(refusals(obj))
+        consumed = await self.machines.step()
+        await self.volumes.step(consumed)
+        await self.snapshots.step()

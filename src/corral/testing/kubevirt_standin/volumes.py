@@ -1,0 +1,136 @@
+"""CDI's and the storage controllers' part: DataVolumes fill their claims, claims get volumes, volumes grow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from corral.engine import controller_reference
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import (
+    HostPathVolumeSource,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
+)
+from corral.kube.models.storage_v1 import StorageClass
+from corral.kube.values import parse_quantity
+from corral.testing.kubevirt_standin.access import Access
+
+IMPORT_PHASES = ("ImportScheduled", "ImportInProgress")
+PROGRESS = ("0.00%", "48.20%", "100.0%")
+
+
+class Volumes:
+    """`real_binding`: a real volume controller runs and binds claims to the volumes that are made here."""
+
+    def __init__(self, access: Access, *, real_binding: bool, csi: bool) -> None:
+        self._access = access
+        self._real_binding = real_binding
+        self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
+        self.failing: dict[str, str] = {}  # DataVolume -> why its import fails
+
+    async def step(self, consumed: frozenset[tuple[str, str]]) -> None:
+        """`consumed`: namespace and name of the claims that a machine waits for."""
+        classes = {c.metadata.name: c for c in await self._access.all(StorageClass)}
+        claims = {(c.metadata.namespace, c.metadata.name): c for c in await self._access.all(PersistentVolumeClaim)}
+        volumes = {v.metadata.name for v in await self._access.all(PersistentVolume)} if self._real_binding else set()
+        for data_volume in await self._access.all(DataVolume):
+            where = (data_volume.metadata.namespace, data_volume.metadata.name)
+            if data_volume.metadata.deletion_timestamp is None:
+                await self._fill(data_volume, claims.get(where), classes, is_consumed=where in consumed)
+        for where, claim in claims.items():
+            if claim.metadata.deletion_timestamp is None:
+                waits = _waits_for_consumer(claim, classes) and where not in consumed
+                await self._bind(claim, volumes, waits=waits)
+
+    async def _fill(
+        self,
+        volume: DataVolume,
+        claim: PersistentVolumeClaim | None,
+        classes: Mapping[str, StorageClass],
+        *,
+        is_consumed: bool,
+    ) -> None:
+        phase = volume.status.phase
+        if claim is None:
+            await self._access.create(_claim_of(volume))
+            return
+        if volume.metadata.name in self.failing and phase in IMPORT_PHASES:
+            await self._failed(volume)
+        elif phase in ("", "Pending"):
+            waits = _waits_for_consumer(claim, classes) and not is_consumed
+            await self._set(volume, self._waiting_phase if waits else "ImportScheduled")
+        elif phase == self._waiting_phase and is_consumed:
+            await self._set(volume, "ImportScheduled")
+        elif phase == "ImportScheduled":
+            await self._set(volume, "ImportInProgress", PROGRESS[0])
+        elif phase == "ImportInProgress":
+            await self._imported(volume, claim)
+
+    async def _imported(self, volume: DataVolume, claim: PersistentVolumeClaim) -> None:
+        if volume.status.progress in PROGRESS[:-1]:
+            await self._set(volume, "ImportInProgress", PROGRESS[PROGRESS.index(volume.status.progress) + 1])
+        elif claim.status.phase == "Bound":
+            await self._set(volume, "Succeeded", PROGRESS[-1])
+
+    async def _failed(self, volume: DataVolume) -> None:
+        why = {"type": "Running", "status": "False", "reason": "Error", "message": self.failing[volume.metadata.name]}
+        await self._access.set_status(volume, {"phase": "Failed", "conditions": [why]})
+
+    async def _set(self, volume: DataVolume, phase: str, progress: str = "N/A") -> None:
+        status: dict[str, Any] = {"phase": phase, "progress": progress, "claimName": volume.metadata.name}
+        await self._access.set_status(volume, status)
+
+    async def _bind(self, claim: PersistentVolumeClaim, volumes: set[str], *, waits: bool) -> None:
+        asked = claim.spec.resources.requests.get("storage", "1Gi")
+        has = claim.status.capacity.get("storage", "0")
+        if claim.status.phase == "Bound" and parse_quantity(asked) > parse_quantity(has):
+            await self._access.set_status(claim, {"capacity": {"storage": asked}})
+        elif claim.status.phase in ("", "Pending") and not waits:
+            name = f"standin-{claim.metadata.uid}"
+            if not self._real_binding:
+                await self._access.set_status(claim, {"phase": "Bound", "capacity": {"storage": asked}})
+            elif name not in volumes:
+                await self._access.create(_volume_for(claim, name))
+
+
+def _waits_for_consumer(claim: PersistentVolumeClaim, classes: Mapping[str, StorageClass]) -> bool:
+    found = classes.get(claim.spec.storage_class_name or "")
+    return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+
+
+def _claim_of(volume: DataVolume) -> PersistentVolumeClaim:
+    storage = volume.spec.storage
+    assert storage is not None
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(
+            name=volume.metadata.name,
+            namespace=volume.metadata.namespace,
+            labels=volume.metadata.labels,
+            owner_references=(controller_reference(volume),),
+        ),
+        spec=PersistentVolumeClaimSpec(
+            access_modes=storage.access_modes or ("ReadWriteOnce",),
+            resources=storage.resources,
+            storage_class_name=storage.storage_class_name,
+            volume_mode=storage.volume_mode,
+        ),
+    )
+
+
+def _volume_for(claim: PersistentVolumeClaim, name: str) -> PersistentVolume:
+    where = claim.metadata
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name),
+        spec=PersistentVolumeSpec(
+            access_modes=claim.spec.access_modes,
+            capacity={"storage": claim.spec.resources.requests.get("storage", "1Gi")},
+            claim_ref=ObjectReference(namespace=where.namespace, name=where.name, uid=where.uid),
+            storage_class_name=claim.spec.storage_class_name or "",
+            volume_mode=claim.spec.volume_mode,
+            persistent_volume_reclaim_policy="Retain",
+            host_path=HostPathVolumeSource(path=f"/nonexistent/{name}"),
+        ),
+    )

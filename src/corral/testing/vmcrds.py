@@ -1,0 +1,170 @@
+"""The real definitions of KubeVirt, CDI, Multus and NMState, from the Go modules that their projects publish.
+
+    vm_crds()                              the definitions, as plain JSON values
+    python -m corral.testing.vmcrds FILE   writes them as YAML; `make generate` makes our models from that file
+
+None of these projects publishes definitions as a package: KubeVirt and CDI keep them as YAML inside Go sources, the
+others as files. They are read from the module that the Go toolchain downloads and checks against the sum pinned here.
+KubeVirt's are schemas only; the few lines around each (names, versions, subresources) are said in `KUBEVIRT`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from corral.local import toolchain
+from corral.local.paths import cache_dir
+
+DOWNLOAD_WITHIN_S = 600.0
+GO_MIN = (1, 21, 0)
+
+Definition = Mapping[str, Any]
+
+
+class GoModule(msgspec.Struct, frozen=True):
+    path: str
+    version: str
+    sum: str
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """What KubeVirt's Go code says around a schema. `status`: whether its status is a subresource."""
+
+    kind: str
+    group: str
+    version: str
+    status: bool = True
+
+
+KUBEVIRT_MODULE: Final = GoModule("kubevirt.io/kubevirt", "v1.9.0", "h1:eauQfI39dRALNciMIQtR7UsbTUjUft5V6IBO57Icl/k=")
+CDI_MODULE: Final = GoModule(
+    "kubevirt.io/containerized-data-importer", "v1.65.0", "h1:V2Yc+D+WeZ3uUubzxuOvMiXe5puIyekY5498xBmG3hA="
+)
+MULTUS_MODULE: Final = GoModule(
+    "github.com/k8snetworkplumbingwg/network-attachment-definition-client",
+    "v1.7.7",
+    "h1:z4P744DR+PIpkjwXSEc6TvN3L6LVzmUquFgmNm8wSUc=",
+)
+NMSTATE_MODULE: Final = GoModule(
+    "github.com/nmstate/kubernetes-nmstate", "v0.86.0", "h1:p6YmPV/kFpz9q+5EQ2TzE47bw90EQrJkbPcN2vDrduU="
+)
+
+KUBEVIRT: Final = (
+    Schema(kind="VirtualMachine", group="kubevirt.io", version="v1"),
+    Schema(kind="VirtualMachineInstance", group="kubevirt.io", version="v1", status=False),
+    Schema(kind="VirtualMachineInstanceMigration", group="kubevirt.io", version="v1"),
+    Schema(kind="VirtualMachineSnapshot", group="snapshot.kubevirt.io", version="v1beta1"),
+    Schema(kind="VirtualMachineRestore", group="snapshot.kubevirt.io", version="v1beta1"),
+)
+CDI: Final = ("datavolume",)
+NMSTATE_FILES: Final = ("nodenetworkconfigurationpolicies", "nodenetworkstates")
+
+_ENTRY = re.compile(r'^\t"(?P<name>\w+)": (?P<text>`[^`]*`(?: ?\+ ?"`" ?\+ ?`[^`]*`)*)', re.MULTILINE)
+_QUOTED_BACKTICK = re.compile(r'` ?\+ ?"`" ?\+ ?`')
+
+
+class CannotGet(Exception):
+    """A module could not be had, or is not the one that was pinned."""
+
+
+@cache
+def vm_crds() -> tuple[Definition, ...]:
+    """Every definition that the Wukong kinds build on. The first call ever downloads about 20 MB."""
+    return (*_kubevirt(), *_cdi(), *_multus(), *_nmstate())
+
+
+def crd_of_kind(kind: str) -> Definition:
+    return next(crd for crd in vm_crds() if crd["spec"]["names"]["kind"] == kind)
+
+
+def as_yaml(crds: Sequence[Definition]) -> str:
+    return yaml.dump_all(crds, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True)
+
+
+def go_texts(source: str) -> dict[str, str]:
+    """The entries of a Go map of raw strings. A backtick in one is written as a concatenation."""
+    return {found["name"]: _QUOTED_BACKTICK.sub("`", found["text"])[1:-1] for found in _ENTRY.finditer(source)}
+
+
+def _kubevirt() -> Iterator[Definition]:
+    file = "pkg/virt-operator/resource/generate/components/validations_generated.go"
+    texts = go_texts((_downloaded(KUBEVIRT_MODULE) / file).read_text())
+    for schema in KUBEVIRT:
+        singular = schema.kind.lower()
+        names = {"kind": schema.kind, "singular": singular, "plural": f"{singular}s", "listKind": f"{schema.kind}List"}
+        version = {"name": schema.version, "served": True, "storage": True, "schema": _loaded(texts[singular])}
+        yield {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{singular}s.{schema.group}"},
+            "spec": {
+                "group": schema.group,
+                "names": names,
+                "scope": "Namespaced",
+                "versions": [{**version, "subresources": {"status": {}}} if schema.status else version],
+            },
+        }
+
+
+def _cdi() -> Iterator[Definition]:
+    texts = go_texts((_downloaded(CDI_MODULE) / "pkg/operator/resources/crds_generated.go").read_text())
+    for name in CDI:
+        yield _without_status(_loaded(texts[name]))
+
+
+def _multus() -> Iterator[Definition]:
+    yield _loaded((_downloaded(MULTUS_MODULE) / "artifacts/networks-crd.yaml").read_text())
+
+
+def _nmstate() -> Iterator[Definition]:
+    folder = _downloaded(NMSTATE_MODULE) / "deploy/crds"
+    for name in NMSTATE_FILES:
+        yield _without_status(_loaded((folder / f"nmstate.io_{name}.yaml").read_text()))
+
+
+def _without_status(crd: Definition) -> Definition:
+    """Generated files carry an empty status, which is not ours to apply."""
+    return {key: value for key, value in crd.items() if key != "status"}
+
+
+def _loaded(text: str) -> Definition:
+    return next(document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document)
+
+
+def _downloaded(module: GoModule) -> Path:
+    """The folder of a module's sources in Go's own cache."""
+    go = toolchain.find(GO_MIN)
+    if go is None:
+        raise CannotGet(f"{module.path} is downloaded by Go, and there is none: run `corral local prepare`")
+    # The sum is pinned here, so the public database of sums is not asked.
+    environment = {**toolchain.BUILD_ENVIRONMENT, "GONOSUMDB": "*", "GOFLAGS": ""}
+    outside = cache_dir()
+    outside.mkdir(parents=True, exist_ok=True)
+    command = [str(go.program), "mod", "download", "-json", f"{module.path}@{module.version}"]
+    done = subprocess.run(
+        command,
+        cwd=outside,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DOWNLOAD_WITHIN_S,
+        check=False,
+    )
+    said = msgspec.json.decode(done.stdout or "{}", type=dict[str, Any])
+    if "Error" in said or done.returncode != 0:
+        raise CannotGet(f"{module.path} {module.version}: {said.get('Error') or done.stderr.strip()}")
+    if said["Sum"] != module.sum:
+        raise CannotGet(f"{module.path} {module.version} is not what was pinned: {said['Sum']}, expected {module.sum}")
+    return Path(said["Dir"])
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(as_yaml(vm_crds()))
