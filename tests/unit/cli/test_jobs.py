@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.cli import jobs
@@ -157,10 +157,12 @@ def test_a_token_goes_from_scontrol_to_the_command_by_its_environment(tmp_path: 
     )
 
 
-words = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
+words = st.text(max_size=20)
+verdict_values = st.builds(Verdict, name=words, outcome=st.sampled_from(Outcome), message=words, details=words)
 
 
-@given(st.lists(st.builds(Verdict, name=words, outcome=st.sampled_from(Outcome), message=words, details=words)))
+@settings(max_examples=50)
+@given(st.lists(verdict_values, max_size=3))
 def test_junit_is_xml_whatever_was_said(verdicts: list[Verdict]) -> None:
     (suite,) = ElementTree.fromstring(junit("corral.test.lab.demo", verdicts))
 
