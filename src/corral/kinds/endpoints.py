@@ -8,6 +8,9 @@ import msgspec
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
+from corral.kinds.restapi.spec import RestApi
+from corral.kube.models.core_v1 import Secret, Service
+from corral.slurm.transport import Endpoint as SlurmEndpoint
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -34,6 +37,25 @@ def workers_domain(controller: Controller) -> str:
     The API does not tell the cluster's domain; where it is another one, `template.spec.dnsConfig` says so.
     """
     return f"{names.workers_name(controller.metadata.name)}.{controller.metadata.namespace}.svc.cluster.local"
+
+
+def slurmrestd(restapi: RestApi, service: Service | None, certificate: Secret | None) -> SlurmEndpoint | None:
+    """Where a RestApi is asked; None until its Service has an address, and with TLS until its certificate is there.
+
+    The Service's address, not its name: whoever asks may be where the cluster's names do not resolve. With TLS the
+    certificate must have that name all the same.
+    """
+    if service is None or service.spec.cluster_ip in ("", "None") or not service.spec.ports:
+        return None
+    ip = service.spec.cluster_ip
+    at = f"{f'[{ip}]' if ':' in ip else ip}:{service.spec.ports[0].port}"
+    if restapi.spec.tls is None:
+        return SlurmEndpoint(url=f"http://{at}")
+    if certificate is None:
+        return None
+    authority = certificate.data.get(names.TLS_CA) or certificate.data.get(names.TLS_CERT, b"")
+    name = f"{names.restapi_name(restapi.metadata.name)}.{restapi.metadata.namespace}"
+    return SlurmEndpoint(url=f"https://{at}", ca_pem=authority.decode(errors="replace"), name=name)
 
 
 def slurmdbd(accounting: Accounting) -> Endpoint:

@@ -16,6 +16,7 @@ SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
 SLURMRESTD_PORT = 6820
+SLURMRESTD_INNER_PORT = 6821  # in its pod, behind the proxy that speaks TLS
 SSH_PORT = 22
 MYSQL_PORT = 3306
 
@@ -27,6 +28,7 @@ SLURM_KEY = "slurm.key"  # keys of our Secrets, and file names in /etc/slurm
 SLURM_JWKS = "slurm.jwks"  # several keys of which one signs; Slurm prefers it to slurm.key
 JWT_KEY = "jwt.key"
 JWKS = "jwks.json"  # public halves of keys that sign RS256 tokens
+TLS_CERT, TLS_KEY, TLS_CA = "tls.crt", "tls.key", "ca.crt"  # keys of a Secret of type kubernetes.io/tls
 TOKEN_KEY = "SLURM_JWT"  # noqa: S105 - the name of a key, not a secret
 
 CLUSTER_LABEL = "slurm.corral.dev/cluster"  # the Controller's name, on everything of one Slurm cluster

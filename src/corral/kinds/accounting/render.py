@@ -92,8 +92,8 @@ def database(accounting: Accounting, password: bytes) -> StatefulSet:
         env=(EnvVar(name="MARIADB_DATABASE", value=DATABASE), EnvVar(name="MARIADB_USER", value=DATABASE_USER)),
         termination_message_policy="FallbackToLogsOnError",
         ports=(ContainerPort(name="mysql", container_port=names.MYSQL_PORT, protocol="TCP"),),
+        # No liveness probe: a database that is slow to answer is not mended by killing it.
         readiness_probe=_healthy(period_s=2, failures_max=3),
-        liveness_probe=_healthy(period_s=20, failures_max=9),
         security_context=UNPRIVILEGED,
         volume_mounts=(mounted(KEYS, KEYS_FOLDER), VolumeMount(name=DATA, mount_path="/var/lib/mysql")),
     )

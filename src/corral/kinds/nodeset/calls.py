@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from corral.slurm.facts import View
+from corral.slurm.transport import Endpoint
 
 REASON_PREFIX = "corral: "  # a drain with this reason is ours; any other is somebody's and is never touched
 
@@ -34,11 +35,11 @@ Call: TypeAlias = Drain | Undrain | Forget
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """Where a cluster is asked, and the key that signs the question. Its repr shows no key."""
 
-    url: str
+    at: Endpoint
     jwt_key: bytes
 
     def __repr__(self) -> str:
-        return f"<Address {self.url}>"
+        return f"<Address {self.at.url}>"
 
 
 class SlurmClusters(Protocol):

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader
-from corral.kinds import names
+from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
@@ -85,19 +85,16 @@ def some_leave(nodeset: NodeSet, controller: SlurmController | None, pods: Itera
 
 
 def slurm_address(controller: SlurmController, read: Reader) -> Address | None:
-    """Of the first RestApi that has a Service, with the Controller's JWT key; None until there are both.
-
-    The Service's address, not its name: the operator may run where the cluster's names do not resolve.
-    """
+    """Of the first RestApi that can be asked, with the Controller's JWT key; None until there are both."""
     namespace, key = controller.metadata.namespace, jwt_key_of(controller)
     secret = read.get(Secret, key.name, namespace)
     if secret is None or not secret.data.get(key.key):
         return None
     for api in read.by_index(RestApi, BY_CONTROLLER, (namespace, controller.metadata.name)):
         service = read.get(Service, names.restapi_name(api.metadata.name), namespace)
-        if service is not None and service.spec.cluster_ip not in ("", "None") and service.spec.ports:
-            host = f"[{service.spec.cluster_ip}]" if ":" in service.spec.cluster_ip else service.spec.cluster_ip
-            return Address(url=f"http://{host}:{service.spec.ports[0].port}", jwt_key=secret.data[key.key])
+        certificate = read.get(Secret, api.spec.tls.secret_ref.name, namespace) if api.spec.tls else None
+        if at := endpoints.slurmrestd(api, service, certificate):
+            return Address(at=at, jwt_key=secret.data[key.key])
     return None
 
 
@@ -127,7 +124,10 @@ def of_service(service: Service, read: Reader) -> Iterable[Key]:
 def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
     controllers = read.list(SlurmController, secret.metadata.namespace)
     using = (controller for controller in controllers if jwt_key_of(controller).name == secret.metadata.name)
-    return [key for controller in using for key in of_controller(controller, read)]
+    apis = read.list(RestApi, secret.metadata.namespace)
+    certified = (api for api in apis if api.spec.tls and api.spec.tls.secret_ref.name == secret.metadata.name)
+    signed = [key for controller in using for key in of_controller(controller, read)]
+    return [*signed, *(key for api in certified for key in of_restapi(api, read))]
 
 
 def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapshot]:

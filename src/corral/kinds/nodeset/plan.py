@@ -3,14 +3,16 @@
     fewer workers than asked for     make the missing ordinals, lowest first, so many a pass
     more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is made again under its name
+    a pod that Slurm has lost        a slurmd whose record is gone never registers again: delete it, it is made again
     a worker of another version      drain it, wait for proof, forget it, delete it; made again; then the next one
     a drain of ours on a worker that stays    lift it
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
 The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
 and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
-it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. A drain
-with a reason that is not ours is neither lifted nor overwritten.
+it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. Nor does
+a node that Slurm has not got while its slurmd is about to register: it is waited for, and drained. A drain with a reason
+that is not ours is neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
 
 The exception is a NodeSet that is deleted after its Controller: there is nobody left to ask, and nothing to lose.
 """
@@ -33,7 +35,7 @@ from corral.engine import (
 )
 from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget, Undrain
 from corral.kinds.nodeset.worker import is_of_other_version, version_step, worker_pod
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, selector, workers
 from corral.kinds.overrides import BadOverride
 from corral.kinds.versions import Step
 from corral.kube.meta import ref
@@ -43,6 +45,7 @@ from corral.slurm.values import Job
 FINALIZER = "slurm.corral.dev/drain"
 BURST_MAX = 250  # pods made in one pass: the next one sees how they fare
 REMOVED_MAX = 100  # in one pass; each is two calls
+ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 SHOWN_MAX = 5
 
@@ -61,17 +64,20 @@ def plan(snapshot: Snapshot) -> Plan:
     staying = [worker for worker in known if worker.is_live and worker not in leaving]
     turn = version_step(nodeset, snapshot.controller)
     replaced = next_replaced(staying, turn, nodeset.spec.replicas)
+    lost = [worker for worker in staying if worker.is_ready and worker.facts is Facts.UNREGISTERED]
     wanted = _wanted(staying, nodeset.spec.replicas)
     orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
     return (
         _ended(known)
         + _made(snapshot, known, wanted)
         + _kept(snapshot, [worker for worker in staying if worker not in replaced])
-        + _removed(snapshot, (*leaving, *orphans), "scale-in")
+        + _removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
+        + _left_alone(leaving)
+        + _removed(snapshot, lost, "Slurm has lost it")
         + _removed(snapshot, replaced, f"Slurm {turn.version}")
         + _of_other_versions(staying, turn)
-        + _unanswered(snapshot, known)
         + _not_yet(snapshot, staying)
+        + _unanswered(snapshot, known)
     )
 
 
@@ -105,12 +111,17 @@ def _outdated(staying: Sequence[Worker], turn: Step) -> list[Worker]:
     return [worker for worker in staying if worker.pod is not None and is_of_other_version(worker.pod, turn)]
 
 
-_ORDER = (Facts.UNREGISTERED, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
+_ORDER = (Facts.UNREGISTERED, Facts.ARRIVING, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
 
 
 def _farewell_order(worker: Worker) -> tuple[int, bool, bool, int, int]:
-    foreign = worker.has_drain and not worker.has_our_drain
-    return (worker.cost, not worker.has_our_drain, foreign, _ORDER.index(worker.facts), -worker.ordinal)
+    return (
+        worker.cost,
+        not worker.has_our_drain,
+        worker.has_foreign_drain,
+        _ORDER.index(worker.facts),
+        -worker.ordinal,
+    )
 
 
 def _wanted(staying: Sequence[Worker], replicas: int) -> frozenset[int]:
@@ -161,11 +172,28 @@ def _removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     ready = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
     held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
+    arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
     unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
     actions = [action for worker in to_drain[:BURST_MAX] for action in _drained(snapshot, worker, why)]
     actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
-    return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=LOOK_AGAIN_S if to_drain else None)
+    waits += [_arriving(worker) for worker in arriving]
+    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving else None
+    return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
+
+
+def _left_alone(leaving: Sequence[Worker]) -> Plan:
+    """One whose drain is somebody else's stays as it is, and with it what they drained it for."""
+    waits = [
+        Wait(
+            reason="DrainedBySomebodyElse",
+            message=f"{worker.name} is to go, but somebody else has drained it ({worker.node.reason!r}), so it stays as "
+            f"it is. It goes when that drain is lifted: scontrol update nodename={worker.name} state=undrain",
+        )
+        for worker in leaving
+        if worker.has_foreign_drain and worker.node
+    ]
+    return Plan(waits=tuple(waits))
 
 
 def _drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
@@ -193,9 +221,14 @@ def _call(snapshot: Snapshot, call: Call, reason: str, message: str) -> Outside:
 
 
 def _draining(worker: Worker) -> Wait:
-    foreign = worker.has_drain and not worker.has_our_drain
+    foreign = worker.node is not None and worker.has_foreign_drain
     whose = f" (drained by somebody else: {worker.node.reason!r})" if worker.node and foreign else ""
     return Wait(reason="Draining", message=f"{worker.name}: draining{whose}, {_jobs_text(worker.jobs)}")
+
+
+def _arriving(worker: Worker) -> Wait:
+    message = f"{worker.name} is to go, but its slurmd is about to register; it is drained when it has"
+    return Wait(reason="WorkerArriving", message=message)
 
 
 def _unclear(worker: Worker) -> Wait:
@@ -246,14 +279,14 @@ def unreachable_text(snapshot: Snapshot) -> str:
 def _not_yet(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
     unready = [worker.name for worker in staying if not worker.is_ready]
-    absent = [worker.name for worker in staying if worker.is_ready and worker.facts is Facts.UNREGISTERED]
+    absent = [worker.name for worker in staying if worker.is_ready and worker.facts is Facts.ARRIVING]
     of = f"of {snapshot.object.spec.replicas} workers"
     waits = (
         [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {_some(unready)}")] if unready else []
     )
     if absent:
         waits.append(Wait(reason="WorkersNotRegistered", message=f"{len(absent)} {of} not in Slurm: {_some(absent)}"))
-    return Plan(waits=tuple(waits))
+    return Plan(waits=tuple(waits), again_after_s=ARRIVES_WITHIN_S if absent else None)
 
 
 def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
@@ -267,8 +300,12 @@ def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
         actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
         return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
-    if recent(snapshot) is None:
-        stuck = f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or when the Controller is gone"
+    if recent(snapshot) is None and with_pod:
+        pods = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
+        stuck = (
+            f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or when its Controller is deleted too. "
+            f"To give up what may run on its workers: {pods}"
+        )
         return _ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     if not known:
         return _let_go(snapshot)
@@ -287,7 +324,7 @@ def _let_go(snapshot: Snapshot) -> Plan:
         target=target(nodeset),
         present=nodeset.metadata.finalizers,
         finalizer=FINALIZER,
-        message="no pod and no Slurm node of it is left",
+        message="no pod of it is left, and no Slurm node that is known of",
     )
     return Plan(actions=(leave,))
 

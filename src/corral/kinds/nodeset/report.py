@@ -3,14 +3,11 @@
 from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
-from corral.kinds import names
 from corral.kinds.nodeset.plan import unreachable_text
 from corral.kinds.nodeset.spec import NodeSetStatus
-from corral.kinds.nodeset.workers import Snapshot, Worker, recent, workers
+from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector, workers
 from corral.kube.meta import Condition
 from corral.slurm.states import Base, Standing
-
-SLURM_REACHABLE = "SlurmReachable"
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
@@ -29,10 +26,6 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         down=counts["down"],
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
-
-
-def selector(nodeset: str) -> str:
-    return f"{names.NODESET_LABEL}={names.worker_stem(nodeset)}"
 
 
 def slurm_reachable(snapshot: Snapshot) -> Condition:

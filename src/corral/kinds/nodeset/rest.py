@@ -42,7 +42,7 @@ class RestClusters:
         if address is None:
             clients.disconnect(cluster)
             return clients.view(cluster)
-        clients.connect(cluster, Endpoint(url=address.url), Hs256(address.jwt_key, user=SLURM_USER))
+        clients.connect(cluster, address.at, Hs256(address.jwt_key, user=SLURM_USER))
         if fresh or cluster in self._outdated:
             self._outdated.discard(cluster)
             view = await clients.fresh(cluster, within_s=FRESH_WITHIN_S)

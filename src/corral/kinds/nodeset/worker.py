@@ -18,6 +18,7 @@ from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.workers import CONTAINER
 from corral.kinds.overrides import pod_template
 from corral.kinds.workloads import KEYS, KEYS_FOLDER, mounted, script
 from corral.kube.meta import ObjectMeta
@@ -29,6 +30,7 @@ from corral.kube.models.core_v1 import (
     HTTPGetAction,
     KeyToPath,
     Pod,
+    PodDNSConfig,
     PodSpec,
     PodTemplateSpec,
     Probe,
@@ -40,7 +42,6 @@ from corral.kube.models.core_v1 import (
 )
 from corral.kube.values import parse_quantity
 
-CONTAINER = "slurmd"
 MIB = 1024 * 1024
 OWN_MEMORY_MB = 64  # slurmd and its step daemons live in the same container as the jobs
 CPUS_UNSAID = 1
@@ -68,6 +69,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
         spec=PodSpec(
             hostname=name,
             subdomain=names.workers_name(cluster),
+            dns_config=PodDNSConfig(searches=(endpoints.workers_domain(controller),)),
             automount_service_account_token=False,
             enable_service_links=False,
             termination_grace_period_seconds=GRACE_S,

@@ -5,7 +5,7 @@ that we cannot read leaves a worker unknown, and an unknown worker is never remo
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 import msgspec
@@ -19,7 +19,10 @@ from corral.slurm.facts import Observed, View
 from corral.slurm.states import Flag, Standing
 from corral.slurm.values import Job, Node
 
+SLURM_REACHABLE = "SlurmReachable"  # the condition
+CONTAINER = "slurmd"
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
+REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
 
 
@@ -36,7 +39,8 @@ class Facts(Enum):
     """What Slurm says of a worker, as far as it matters to whoever wants to remove it."""
 
     UNKNOWN = "unknown"
-    UNREGISTERED = "unregistered"  # Slurm answered, and has no such node
+    UNREGISTERED = "unregistered"  # Slurm answered, has no such node, and gets none by itself
+    ARRIVING = "arriving"  # Slurm has no such node, but its slurmd runs: it may register and get a job at any moment
     FREE = "free"  # no job, but one may come at any moment
     BUSY = "busy"  # holds a job, or is promised to one
     DRAINING = "draining"  # takes no new job; what it has is still there
@@ -79,6 +83,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         return self.has_drain and self.node is not None and self.node.reason.startswith(REASON_PREFIX)
 
     @property
+    def has_foreign_drain(self) -> bool:
+        return self.has_drain and not self.has_our_drain
+
+    @property
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
@@ -92,12 +100,19 @@ def workers(snapshot: Snapshot) -> tuple[Worker, ...]:
     nodeset, view = snapshot.object.metadata.name, recent(snapshot)
     pods = {pod.metadata.name: pod for pod in snapshot.pods}
     nodes = {node.name: node for node in _nodes(view, nodeset)}
+    settled = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S)
+    arrives_since = settled if _answers_since(snapshot.object, settled) else datetime.min.replace(tzinfo=UTC)
     found = (
-        _worker(name, ordinal, pods.get(name), nodes.get(name), view)
+        _worker(name, ordinal, pods.get(name), nodes.get(name), view, arrives_since)
         for name in pods.keys() | nodes.keys()
         if (ordinal := names.worker_ordinal(nodeset, name)) is not None
     )
     return tuple(sorted(found, key=lambda worker: (worker.ordinal, worker.name)))
+
+
+def selector(nodeset: str) -> str:
+    """Of its pods, as `kubectl -l` takes it."""
+    return f"{names.NODESET_LABEL}={names.worker_stem(nodeset)}"
 
 
 def recent(snapshot: Snapshot) -> Observed | None:
@@ -114,11 +129,35 @@ def _nodes(view: Observed | None, nodeset: str) -> Iterable[Node]:
             yield node
 
 
-def _worker(name: str, ordinal: int, pod: Pod | None, ours: Node | None, view: Observed | None) -> Worker:
+def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
+    """Whether Slurm has answered all the time since then, as far as was told."""
+    since = (
+        one.last_transition_time
+        for one in nodeset.status.conditions
+        if one.type == SLURM_REACHABLE and one.status == "True"
+    )
+    return any(at is not None and at <= moment for at in since)
+
+
+def _worker(
+    name: str, ordinal: int, pod: Pod | None, ours: Node | None, view: Observed | None, arrives_since: datetime
+) -> Worker:
     """A pod's node is its node whatever its features are: slurmctld knows it by that name."""
     node = ours or (view.nodes.get(name) if view else None)
     jobs = view.jobs_on(name) if view else ()
-    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=_facts(view, node, jobs))
+    facts = _facts(view, node, jobs)
+    if facts is Facts.UNREGISTERED and pod is not None and _runs_since(pod, arrives_since):
+        facts = Facts.ARRIVING
+    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=facts)
+
+
+def _runs_since(pod: Pod, moment: datetime) -> bool:
+    """Whether its slurmd was started after that moment and runs, by kubelet's word.
+
+    One that kubelet has not told of yet is safe to delete: the pod's version is the condition, and telling changes it.
+    """
+    running = (one.state.running for one in pod.status.container_statuses if one.name == CONTAINER)
+    return any(one is not None and (one.started_at is None or one.started_at > moment) for one in running)
 
 
 def _facts(view: Observed | None, node: Node | None, jobs: tuple[Job, ...]) -> Facts:

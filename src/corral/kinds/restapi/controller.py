@@ -20,16 +20,17 @@ from corral.engine import (
 )
 from corral.engine.controller import generation_changed
 from corral.engine.status import SUSPENDED
-from corral.kinds import names
+from corral.kinds import keys, names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.overrides import BadOverride
+from corral.kinds.parts import KeyRef
 from corral.kinds.restapi.render import objects, selector, version_step
 from corral.kinds.restapi.spec import RestApi, RestApiStatus
 from corral.kinds.versions import spec_or_version_changed
 from corral.kube.meta import Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import Deployment
-from corral.kube.models.core_v1 import ConfigMap, Service
+from corral.kube.models.core_v1 import ConfigMap, Secret, Service
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     controller: SlurmController | None = None
     accounting: Accounting | None = None
+    certificate: Secret | None = None
     children: tuple[Object, ...] = ()
     deployment: Deployment | None = None
 
@@ -53,6 +55,7 @@ class RestApiReconciler:
             now=read.now,
             controller=controller,
             accounting=read.get(Accounting, accounting_ref.name, key.namespace) if accounting_ref else None,
+            certificate=read.get(Secret, restapi.spec.tls.secret_ref.name, key.namespace) if restapi.spec.tls else None,
             children=_children(restapi, read),
             deployment=read.get(Deployment, names.restapi_name(key.name), key.namespace),
         )
@@ -65,6 +68,10 @@ class RestApiReconciler:
             return _waiting("Controller", restapi.spec.controller_ref.name, restapi)
         if controller.spec.accounting_ref is not None and snapshot.accounting is None:
             return _waiting("Accounting", controller.spec.accounting_ref.name, restapi)
+        if absent := missing_certificate(restapi, snapshot.certificate):
+            on = ObjectRef("Secret", restapi.metadata.namespace, absent.name)
+            what = keys.missing(absent, restapi.metadata.namespace, snapshot.certificate)
+            return Plan(waits=(Wait(reason="CertificateMissing", message=f"waiting for {what}", on=on),))
         try:
             desired = objects(restapi, controller, snapshot.accounting)
         except BadOverride as error:
@@ -83,6 +90,14 @@ class RestApiReconciler:
             ready_replicas=deployment.status.ready_replicas if deployment else 0,
             selector=",".join(f"{name}={value}" for name, value in sorted(selector(restapi).items())),
         )
+
+
+def missing_certificate(restapi: RestApi, secret: Secret | None) -> KeyRef | None:
+    if restapi.spec.tls is None:
+        return None
+    name, namespace = restapi.spec.tls.secret_ref.name, restapi.metadata.namespace
+    refs = (KeyRef(name=name, key=key) for key in (names.TLS_CERT, names.TLS_KEY))
+    return next((one for one in refs if keys.missing(one, namespace, secret)), None)
 
 
 def availability(restapi: RestApi, deployment: Deployment | None) -> Plan:
@@ -126,6 +141,15 @@ def restapis_with(accounting: Accounting, read: Reader) -> Iterable[Key]:
         yield from restapis_of(controller, read)
 
 
+def restapis_certified_by(secret: Secret, read: Reader) -> Iterable[Key]:
+    where = (secret.metadata.namespace, secret.metadata.name)
+    return [Key(r.metadata.namespace, r.metadata.name) for r in read.by_index(RestApi, "certificate", where)]
+
+
+def _certificate_of(restapi: RestApi) -> Iterable[tuple[str, str]]:
+    return ((restapi.metadata.namespace, restapi.spec.tls.secret_ref.name),) if restapi.spec.tls else ()
+
+
 def _controller_of(restapi: RestApi) -> Iterable[tuple[str, str]]:
     return ((restapi.metadata.namespace, restapi.spec.controller_ref.name),)
 
@@ -143,7 +167,9 @@ def restapi_controller() -> Controller[RestApi, Snapshot]:
         .owns(Deployment)
         .watches(SlurmController, to=restapis_of, when=spec_or_version_changed)
         .watches(Accounting, to=restapis_with, when=generation_changed)
+        .watches(Secret, to=restapis_certified_by)
         .indexes(RestApi, "controller", _controller_of)
+        .indexes(RestApi, "certificate", _certificate_of)
         .indexes(SlurmController, "accounting", _accounting_of)
     )
 

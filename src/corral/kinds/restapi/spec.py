@@ -20,10 +20,20 @@ from corral.kube.crd import Column, Scale, kind, rule
 from corral.kube.meta import EMPTY, Model, Object
 
 
+class Tls(Model, frozen=True, kw_only=True):
+    """A proxy beside slurmrestd that speaks TLS; without it the API is plain HTTP."""
+
+    secret_ref: Annotated[
+        Ref,
+        Meta(description="A Secret with tls.crt and tls.key, read anew when it changes; ca.crt: whom clients trust."),
+    ]
+
+
 class RestApiSpec(Model, frozen=True, kw_only=True):
     controller_ref: Annotated[Ref, rule("self == oldSelf", "a RestApi stays with its Controller; make another one")]
     replicas: Replicas = 1
     version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
+    tls: Tls | None = None
     slurmrestd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     service: ServiceTemplate = ServiceTemplate()

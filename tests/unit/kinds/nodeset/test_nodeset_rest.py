@@ -8,13 +8,14 @@ from corral.engine import OutsideFailed, virtual_clock
 from corral.kinds.nodeset.calls import Address, Drain, Forget, Undrain
 from corral.kinds.nodeset.rest import RestClusters
 from corral.slurm.facts import Observed, Unknown
+from corral.slurm.transport import Endpoint
 from tests.unit.kinds.nodeset.builders import OURS
 from tests.unit.slurm_rest.builders import FakeRest, a_node, body, jobs, nodes, refused
 
 pytestmark = pytest.mark.looptime
 
 CLUSTER = "lab/slurm"
-AT = Address(url="http://192.0.2.1:6820", jwt_key=b"k" * 32)
+AT = Address(at=Endpoint(url="http://192.0.2.1:6820"), jwt_key=b"k" * 32)
 SENT = ("POST", "DELETE")
 
 
