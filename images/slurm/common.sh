@@ -2,7 +2,8 @@
 config=/etc/corral/config # what Corral wants, as Kubernetes mounts it: ConfigMaps, or a Secret for slurmdbd
 keys=/etc/corral/keys     # Secrets
 installed=/etc/slurm      # what the daemon reads
-state=/var/spool/slurmctld
+state=/var/spool/slurmctld # a volume; who may write to its own folder is not ours to say
+saved=$state/saved         # StateSaveLocation
 good=$state/.corral/good       # the last configuration that slurmctld ran with; outlives the pod
 applied=$state/.corral/applied # its digest, and since when slurmctld has had it
 

@@ -34,7 +34,7 @@ RESERVED = frozenset(
 )
 CONFIG_DIR = "/etc/slurm"
 KEYS_DIR = "/etc/corral/keys"  # where the Secrets are mounted
-STATE_DIR = "/var/spool/slurmctld"
+STATE_DIR = "/var/spool/slurmctld"  # a volume, whose own folder may be open to all; the state is in one below it
 
 
 class Files(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ def _general(controller: Controller) -> Iterator[Line]:
     yield setting("SlurmdPort", names.SLURMD_PORT)
     yield setting("SlurmUser", "slurm")
     yield setting("SlurmdUser", "root")
-    yield setting("StateSaveLocation", STATE_DIR)
+    yield setting("StateSaveLocation", f"{STATE_DIR}/saved")
     yield setting("SlurmdSpoolDir", "/var/spool/slurmd")
     yield setting("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid")
     yield setting("SlurmdPidFile", "/run/slurmd.pid")

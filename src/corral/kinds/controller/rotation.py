@@ -72,15 +72,17 @@ def plan(snapshot: Snapshot) -> Plan:
     if why := refusal(snapshot):
         return Plan(waits=(Wait(reason="RotationRefused", message=why, stalled=True),))
     waits = tuple(_waits(snapshot))
-    return Plan(actions=tuple(_renewals(snapshot))[:PATCHED_MAX], waits=waits, again_after_s=LOOK_AGAIN_S)
+    again_s = LOOK_AGAIN_S if waits or due(snapshot) else None  # daemons tell nobody when they have read their files
+    return Plan(actions=tuple(_renewals(snapshot))[:PATCHED_MAX], waits=waits, again_after_s=again_s)
 
 
 def is_under_way(snapshot: Snapshot) -> bool:
     """Whether daemons besides slurmctld have to be asked about their keys."""
     controller, present = snapshot.object, slurm_keys(snapshot)
     asked, done = controller.spec.key_rotation, controller.status.keys
-    unsettled = present is not None and (present.stage is not Stage.SETTLED or asked.slurm > present.newest)
-    return unsettled or asked.jwt > done.jwt or slurm_file(snapshot) in due(snapshot)
+    if present is not None and (present.stage is not Stage.SETTLED or asked.slurm > done.slurm):
+        return True
+    return asked.jwt > done.jwt or slurm_file(snapshot) in due(snapshot)
 
 
 def refusal(snapshot: Snapshot) -> str:
@@ -152,6 +154,14 @@ def slurm_keys(snapshot: Snapshot) -> KeySet | None:
     return keyset.parsed(_value(snapshot, at)) if _secret(snapshot, at) else None
 
 
+def has_settled(snapshot: Snapshot, present: KeySet) -> bool:
+    """Whether the key that was asked for is the only one, and no daemon has another any more."""
+    done = snapshot.object.status.keys.slurm
+    if present.stage is not Stage.SETTLED or snapshot.object.spec.key_rotation.slurm > present.newest:
+        return False
+    return present.newest == done or not _slurm_waits_for(snapshot, present)
+
+
 def jwt_rotation(snapshot: Snapshot) -> int:
     """Which rotation brought the JWT key that is in the Secret."""
     secret = _secret(snapshot, keys.jwt_key_of(snapshot.object))
@@ -203,13 +213,13 @@ def _without(snapshot: Snapshot, file: str, holders: Iterable[Holder]) -> Iterab
 
 def _waits(snapshot: Snapshot) -> Iterable[Wait]:
     asked, present = snapshot.object.spec.key_rotation, slurm_keys(snapshot)
-    if present is not None and (present.stage is not Stage.SETTLED or asked.slurm > present.newest):
+    if present is not None and not has_settled(snapshot, present):
         missing = _slurm_waits_for(snapshot, present)
-        number = max(asked.slurm, present.newest)
+        is_new = asked.slurm <= present.newest
+        told = "the new key is the only one" if is_new and len(present.keys) == 1 else _TOLD[present.stage]
         waiting = f"waiting for {some(missing)}" if missing else "every daemon is ready for the next step"
-        yield Wait(
-            reason="KeyRotation", message=f"rotation {number} of the slurm key: {_TOLD[present.stage]}; {waiting}"
-        )
+        message = f"rotation {max(asked.slurm, present.newest)} of the slurm key: {told}; {waiting}"
+        yield Wait(reason="KeyRotation", message=message)
     if asked.jwt > snapshot.object.status.keys.jwt:
         missing = jwt_waits_for(snapshot)
         if missing or jwt_rotation(snapshot) < asked.jwt:

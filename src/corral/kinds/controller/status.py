@@ -14,7 +14,6 @@ from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller import rotation
 from corral.kinds.controller.changes import held_back, rest_needed
 from corral.kinds.controller.files import Files
-from corral.kinds.controller.keyset import Stage
 from corral.kinds.controller.plan import configuration, in_turn
 from corral.kinds.controller.snapshot import Running, Snapshot, some
 from corral.kinds.controller.spec import ControllerStatus, DaemonsStatus, KeysStatus
@@ -80,7 +79,7 @@ def _keys(snapshot: Snapshot) -> KeysStatus:
     before, present = snapshot.object.status.keys, rotation.slurm_keys(snapshot)
     confirmed = not rotation.jwt_waits_for(snapshot)
     return KeysStatus(
-        slurm=present.newest if present and present.stage is Stage.SETTLED else before.slurm,
+        slurm=present.newest if present and rotation.has_settled(snapshot, present) else before.slurm,
         jwt=rotation.jwt_rotation(snapshot) if confirmed else before.jwt,
         slurm_stage=present.stage if present else "",
     )

@@ -27,12 +27,12 @@ from corral.engine.status import SUSPENDED
 from corral.kinds import keys, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.parts import KeyRef
-from corral.kinds.token.signing import Validity, Wanted, is_due, validity
+from corral.kinds.token.signing import Validity, Wanted, is_due, issuer, validity
 from corral.kinds.token.spec import Token, TokenStatus
 from corral.kube.meta import ObjectMeta, ObjectRef
 from corral.kube.models.core_v1 import Secret
 from corral.kube.values import parse_duration
-from corral.slurm.tokens import Hs256, IssuerError
+from corral.slurm.tokens import IssuerError
 
 
 class Signed(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ async def _signed(token: Token, present: Secret | None, read: Reader) -> tuple[S
     if found is not None and not is_due(found, wanted, read.now):
         return Signed(text, found), None
     try:
-        made = await Hs256(key, user=spec.username, lifetime=wanted.lifetime).issue(read.now)
+        made = await issuer(key, wanted).issue(read.now)
     except IssuerError as error:
         message = f"cannot sign with key {ref.key!r} of Secret {namespace}/{ref.name}: {error}"
         return None, Wait(reason="KeyUnusable", message=message, stalled=True)

@@ -19,7 +19,9 @@ from corral.kube.values import Duration
 )
 class TokenSpec(Model, frozen=True, kw_only=True):
     controller_ref: Annotated[Ref | None, Meta(description="Sign with the JWT key of this Controller.")] = None
-    jwt_key_ref: Annotated[KeyRef | None, Meta(description="Sign with this key.")] = None
+    jwt_key_ref: Annotated[
+        KeyRef | None, Meta(description="Sign with this key: HS256, or RS256 when it is a PEM file.")
+    ] = None
     username: Annotated[
         str,
         Meta(min_length=1, max_length=64, pattern=r"^[a-z_][a-z0-9_.-]*\$?$", description="Whose token (claim sun)."),

@@ -4,14 +4,23 @@ from datetime import UTC, datetime, timedelta
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from corral.engine import Outcome, summary_lines
 from corral.engine.plan import as_data
 from corral.kinds.parts import KeyRef, Ref
 from corral.kinds.token.controller import Signed, Snapshot, TokenReconciler, desired_secret, secret_name
-from corral.kinds.token.signing import Validity, Wanted, is_due, validity
+from corral.kinds.token.signing import Validity, Wanted, is_due, issuer, validity
 from corral.kinds.token.spec import Token, TokenSpec
 from corral.kube.meta import ObjectMeta
+from corral.slurm.tokens import jwks
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
@@ -60,6 +69,23 @@ def test_one_that_is_not_to_be_refreshed_is_kept_whatever_the_time() -> None:
     wanted = Wanted("alice", timedelta(minutes=10), refresh=False)
 
     assert not is_due(validity(signed(), KEY, wanted), wanted, NOW + timedelta(days=1))
+
+
+def pem(key: RSAPrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+async def test_a_pem_key_signs_rs256_and_another_one_or_its_text_does_not_count() -> None:
+    mine, other = (pem(generate_private_key(65537, 2048)) for _ in range(2))
+    made = (await issuer(mine, WANTED).issue(NOW)).text.encode()
+    public = load_pem_private_key(mine, None).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    known = jwt.PyJWKSet.from_json(jwks([public]).decode())
+
+    assert validity(made, mine, WANTED) == Validity(NOW, NOW + timedelta(minutes=10))
+    assert known[jwt.get_unverified_header(made)["kid"]].key is not None
+    assert validity(made, other, WANTED) is None
+    assert validity(signed(key=b"x" * 32), mine, WANTED) is None
+    assert validity(made, b"-----BEGIN NONSENSE-----", WANTED) is None
 
 
 def snapshot(token: Token, *, now: datetime = NOW) -> Snapshot:
