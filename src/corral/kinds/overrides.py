@@ -7,13 +7,16 @@
     null                       takes the field away
     anything else              replaces ours, also when it is false, 0 or empty
 
-The result is a typed object again; a value of the wrong type is told with its path.
+The result is a typed object again; a value of the wrong type, or a field that there is not, is told with its path.
 """
 
-from collections.abc import Mapping
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from corral.kinds.parts import PodTemplate, ServiceTemplate
 from corral.kube.codec import encode_value
@@ -42,11 +45,46 @@ def overridden(ours: M, theirs: Mapping[str, Any], *, what: str) -> M:
     """`ours` with the user's fields over it; `what` names the field of the manifest, for the message."""
     if not theirs:
         return ours
+    if unknown := next(iter(unknown_fields(_shape(type(ours)), theirs, what)), None):
+        raise BadOverride(unknown)
     merged = laid_over(msgspec.json.decode(encode_value(ours)), theirs)
     try:
         return msgspec.json.decode(msgspec.json.encode(merged), type=type(ours))
     except msgspec.ValidationError as error:
         raise BadOverride(f"{what}: {error}") from None
+
+
+@functools.cache
+def _shape(kind: type[msgspec.Struct]) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def unknown_fields(shape: inspect.Type, given: Any, path: str) -> Iterable[str]:
+    """Sentences about fields that the API has not got; the server would drop them without a word."""
+    match shape:
+        case inspect.StructType() if isinstance(given, Mapping):
+            fields = {field.encode_name: field.type for field in shape.fields}
+            for name, value in given.items():
+                if name in fields:
+                    yield from unknown_fields(fields[name], value, f"{path}.{name}")
+                    continue
+                meant = difflib.get_close_matches(name, fields, n=1)
+                hint = f": did you mean {meant[0]}?" if meant else ""
+                yield f"{path}.{name} is no field of {shape.cls.__name__}{hint}"
+        case inspect.VarTupleType() | inspect.ListType() if isinstance(given, list | tuple):
+            for place, member in enumerate(given):
+                yield from unknown_fields(shape.item_type, member, f"{path}[{place}]")
+        case inspect.DictType() if isinstance(given, Mapping):
+            for name, value in given.items():
+                yield from unknown_fields(shape.value_type, value, f"{path}.{name}")
+        case inspect.UnionType():
+            for one in shape.types:
+                if isinstance(one, inspect.StructType | inspect.VarTupleType | inspect.DictType):
+                    yield from unknown_fields(one, given, path)
+        case inspect.Metadata():
+            yield from unknown_fields(shape.type, given, path)
+        case _:
+            return
 
 
 def laid_over(ours: Any, theirs: Any, field: str = "") -> Any:

@@ -91,3 +91,24 @@ def test_a_service_takes_the_users_port_and_type() -> None:
 def test_a_value_of_the_wrong_type_is_told_with_its_path() -> None:
     with pytest.raises(BadOverride, match=r"spec\.slurmctld: .*\$\.image"):
         overridden(Container(name="slurmctld"), {"image": 7}, what="spec.slurmctld")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "told"),
+    [
+        pytest.param({"imagee": "x"}, "spec.slurmctld.imagee is no field of Container: did you mean image?", id="here"),
+        pytest.param({"resources": {"limit": {}}}, "spec.slurmctld.resources.limit is no field of", id="below"),
+        pytest.param(
+            {"env": [{"name": "A", "valu": "1"}]}, "spec.slurmctld.env[0].valu is no field of", id="in a list"
+        ),
+    ],
+)
+def test_a_field_that_there_is_not_is_told_with_its_path_and_not_dropped(theirs: dict[str, object], told: str) -> None:
+    with pytest.raises(BadOverride) as raised:
+        overridden(Container(name="slurmctld"), theirs, what="spec.slurmctld")
+    assert str(raised.value).startswith(told)
+
+
+def test_names_of_the_users_own_are_no_fields() -> None:
+    made = overridden(PodSpec(containers=()), {"nodeSelector": {"any": "thing"}}, what="spec.template.spec")
+    assert made.node_selector == {"any": "thing"}

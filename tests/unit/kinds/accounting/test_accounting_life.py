@@ -22,7 +22,7 @@ def meta(name: str) -> ObjectMeta:
     return ObjectMeta(name=name, namespace="lab")
 
 
-SLURM_KEY = Secret(metadata=meta("slurm-auth-slurm"), data={"slurm.jwks": b"s" * 1024, "slurm.jwks": b"s" * 1024})
+SLURM_KEY = Secret(metadata=meta("slurm-auth-slurm"), data={"slurm.jwks": b"s" * 1024})
 JWT_KEY = Secret(metadata=meta("slurm-auth-jwt"), data={"jwt.key": b"j" * 32})
 CONTROLLER = Controller(metadata=meta("slurm"), spec=ControllerSpec(accounting_ref=Ref(name="slurm")))
 
@@ -96,7 +96,7 @@ async def test_a_changed_key_restarts_slurmdbd_and_nothing_else_does() -> None:
     await asyncio.sleep(11 * 3600)  # a resync
     assert await world.config_digest() == before
 
-    changed = Secret(metadata=meta("slurm-auth-slurm"), data={"slurm.jwks": b"t" * 1024, "slurm.jwks": b"t" * 1024})
+    changed = Secret(metadata=meta("slurm-auth-slurm"), data={"slurm.jwks": b"t" * 1024})
     await world.client.apply(changed, field_manager="person", force=True)
     await world.settled()
 
