@@ -110,7 +110,7 @@ def test_a_cluster_grows_in_place(cluster: Cluster) -> None:
 
     assert [node.state for node in status(home_of(NAME)).nodes] == ["Ready", "Ready"]
     assert before.items() <= pids(NAME).items()
-    assert "cannot shrink" in corral("up", "--name", NAME, "--nodes", "1").stderr
+    assert "cannot shrink" in corral("up", "--name", NAME, "--nodes", "1", "--bare").stderr
 
 
 def test_two_clusters_stand_side_by_side_and_one_goes_without_the_other(cluster: Cluster) -> None:
@@ -155,7 +155,7 @@ def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
     assert spec is not None
     home.spec_file.write_text("{")
 
-    assert "is damaged" in corral("up", "--name", BROKEN).stderr
+    assert "is damaged" in corral("up", "--name", BROKEN, "--bare").stderr
     down(BROKEN)
 
     assert not home.path.exists()
@@ -164,7 +164,7 @@ def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
 
 
 def interrupt_up(sign: signal.Signals, moment: str) -> None:
-    command = [sys.executable, "-c", "from corral.cli.main import main; main()", "up", "--name", BROKEN]
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", "up", "--name", BROKEN, "--bare"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -38,7 +38,14 @@ def test_a_component_that_is_not_there() -> None:
 
 
 def test_a_context_that_is_not_there(tmp_path: Path) -> None:
-    assert 'context "nowhere" does not exist' in refusal("up", "--context", "nowhere", KUBECONFIG=str(tmp_path / "k"))
+    kubeconfig = tmp_path / "kubeconfig"
+    assert "no such file" in refusal("up", "--context", "nowhere", KUBECONFIG=str(kubeconfig))
+    kubeconfig.write_text("apiVersion: v1\nkind: Config\ncontexts: []\n")
+    assert "nowhere" in refusal("up", "--context", "nowhere", KUBECONFIG=str(kubeconfig))
+
+
+def test_a_prefix_of_images_for_a_cluster_that_gets_them_from_this_machine() -> None:
+    assert "--image-prefix is for --context" in refusal("up", "--image-prefix", "mirror.example")
 
 
 def run_as_nobody(*arguments: str, home: Path, path: str) -> subprocess.CompletedProcess[str]:
@@ -86,7 +93,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(full_disk: Path) -> None:
-    said = refusal("up", "--name", "e2e-full", XDG_STATE_HOME=str(full_disk))
+    said = refusal("up", "--name", "e2e-full", "--bare", XDG_STATE_HOME=str(full_disk))
 
     assert f"the disk of {full_disk} is full" in said
     assert corral("down", "--name", "e2e-full").returncode == 0

@@ -9,12 +9,16 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from corral.cli.errors import Failure
 from corral.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from corral.local.spec import Spec
 
 DEFAULT_NAME = "dev"
 _PASSED_THROUGH_SUDO = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "CORRAL_CACHE", "TERM", "CI")
@@ -28,14 +32,27 @@ name_option = click.option(
 @name_option
 @click.option("--nodes", type=click.IntRange(1, 5), help="How many nodes.  [default: 1, or as many as it has]")
 @click.option("--bare", is_flag=True, help="Only Kubernetes, nothing of Corral in it.")
-@click.option("--context", metavar="NAME", help="Use an existing cluster of your kubeconfig and start nothing.")
-def up_command(name: str, nodes: int | None, bare: bool, context: str | None) -> None:
-    """Start a real Kubernetes on this machine, or repair the one that is there."""
+@click.option("--context", metavar="NAME", help="Into an existing cluster of your kubeconfig, in its namespace.")
+@click.option(
+    "--image-prefix", default="", metavar="PREFIX", help="With --context: where you have pushed the images to."
+)
+def up_command(name: str, nodes: int | None, bare: bool, context: str | None, image_prefix: str) -> None:
+    """Start a real Kubernetes on this machine with Corral and a small Slurm cluster in it, and run a first job.
+
+    What is there already is kept, or repaired.
+    """
+    if image_prefix and not context:
+        raise click.UsageError("--image-prefix is for --context: a local cluster gets the images that are built here")
     with _one_sentence():
         if context:
-            _use_existing(context)
+            _use_existing(context, bare, image_prefix)
+            return
+        if os.geteuid() != 0:
+            _way_to_root()  # better told now than after a quarter of an hour of building
+        if bare:
+            _start_bare(name, nodes)
         else:
-            _start(name, nodes, bare)
+            _start(name, nodes)
 
 
 @click.command("down")
@@ -135,46 +152,110 @@ def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:
 commands: tuple[click.Command, ...] = (up_command, down_command, local_group, kubectl_command)
 
 
-def _start(name: str, nodes: int | None, bare: bool) -> None:
+def _start_bare(name: str, nodes: int | None) -> None:
     from corral.local import builds, cluster
-    from corral.local.home import clusters_root, home_of
+    from corral.local.home import home_of
     from corral.local.progress import Progress
 
     home = home_of(name)
-    del bare  # nothing of Corral is installed into the cluster yet, so there is nothing to leave out
-    if os.geteuid() != 0:
-        _way_to_root()  # better told now than after a quarter of an hour of building
-        # As the user: what is built goes into the user's cache, and the state directory's parents stay the user's.
-        clusters_root().mkdir(parents=True, exist_ok=True)
-        with Progress(builds.PREPARE_STEPS) as progress:
-            builds.prepare(progress)
-        _become_root()
+    _prepare_as_user()
     with Progress((*builds.PREPARE_STEPS, *cluster.UP_STEPS)) as progress:
         builds.prepare(progress)
         spec = cluster.up(name, nodes, progress)
-    flag = "" if name == DEFAULT_NAME else f" --name {name}"
-    version, count = builds.version(builds.KUBERNETES), _nodes_text(spec.node_count)
-    click.echo(
-        f"""
-Kubernetes {version} runs as cluster {name}: {count}, API server {spec.server}.
-
-  corral kubectl{flag} -- get nodes        ask it
-  corral local status{flag}                what runs, and what was restarted
-  corral down{flag}                        take it away
-
-  export KUBECONFIG={home.kubeconfig}      (context {spec.context})"""
+    flag = _name_flag(name)
+    click.echo(f"\n{_introduction(spec)}\n")
+    _echo_commands(
+        (f"corral kubectl{flag} -- get nodes", "ask it"),
+        (f"corral local status{flag}", "what runs, and what was restarted"),
+        (f"corral down{flag}", "take it away"),
+        (f"export KUBECONFIG={home.kubeconfig}", f"context {spec.context}"),
     )
 
 
-def _nodes_text(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+def _start(name: str, nodes: int | None) -> None:
+    from corral.install import up
+    from corral.kube import load_credentials
+    from corral.local import builds, checkout, cluster
+    from corral.local.home import home_of
+    from corral.local.progress import Progress
+
+    home = home_of(name)
+    recipes = checkout.recipes_of(up.image_references())
+    images = tuple(recipe.name for recipe in recipes)
+    _prepare_as_user()
+    with Progress((*builds.PREPARE_STEPS, *images, *cluster.UP_STEPS, checkout.IMPORT, *up.STEPS)) as progress:
+        builds.prepare(progress)
+        archives = checkout.build_all(recipes, progress)
+        spec = cluster.up(name, nodes, progress)
+        checkout.load(name, archives, progress)
+        job = up.bring_up(load_credentials(home.kubeconfig), progress, image_key=recipes[0].key)
+    click.echo(f"\n{_introduction(spec)} Corral and a Slurm cluster run in it.\n\n{job.text}\n\nTry next:\n")
+    flag = _name_flag(name)
+    _echo_commands(
+        (f"export KUBECONFIG={home.kubeconfig}", f"context {spec.context}"),
+        ("corral status", "what there is, and whether it is as it should be"),
+        (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
+        (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then takes them away"),
+        ("corral explain nodeset worker", "what it does about that, and why"),
+        (f"corral down{flag}", "take everything away"),
+    )
 
 
-def _use_existing(context: str) -> None:
+def _use_existing(context: str, bare: bool, image_prefix: str) -> None:
+    from corral.install import up
+    from corral.kube import load_credentials
     from corral.local import existing
+    from corral.local.progress import Progress
 
-    version = existing.checked_version(context)
-    click.echo(f"Context {context} answers: Kubernetes {version}. Nothing was started; add `--context {context}`.")
+    credentials = load_credentials(context=context)
+    version = existing.checked_version(context, credentials)
+    if bare:
+        click.echo(f"Context {context} answers: Kubernetes {version}. Nothing was started; add `--context {context}`.")
+        return
+    click.echo(
+        f"Images, which the nodes must be able to pull: {', '.join(up.image_references(image_prefix))}", err=True
+    )
+    with Progress(up.STEPS) as progress:
+        job = up.bring_up(credentials, progress, image_prefix=image_prefix)
+    where = f"namespace {credentials.namespace} of context {context} (Kubernetes {version})"
+    click.echo(f"\nCorral runs, and a Slurm cluster in {where}.\n\n{job.text}\n\nTry next:\n")
+    _echo_commands(
+        (f"corral status --context {context}", "what there is, and whether it is as it should be"),
+        (f"kubectl --context {context} exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
+        (f"corral explain --context {context} nodeset worker", "what it does, and why"),
+        (f"kubectl --context {context} delete slurm --all", "take the Slurm cluster away"),
+    )
+
+
+def _echo_commands(*commands: tuple[str, str]) -> None:
+    width = max(len(command) for command, _meaning in commands)
+    for command, meaning in commands:
+        click.echo(f"  {command:{width}}   # {meaning}")
+
+
+def _prepare_as_user() -> None:
+    """As the user: what is built goes into the user's cache, and the state directory's parents stay the user's."""
+    from corral.local import builds
+    from corral.local.home import clusters_root
+    from corral.local.progress import Progress
+
+    if os.geteuid() == 0:
+        return
+    clusters_root().mkdir(parents=True, exist_ok=True)
+    with Progress(builds.PREPARE_STEPS) as progress:
+        builds.prepare(progress)
+    _become_root()
+
+
+def _name_flag(name: str) -> str:
+    return "" if name == DEFAULT_NAME else f" --name {name}"
+
+
+def _introduction(spec: "Spec") -> str:
+    from corral.local import builds
+
+    nodes = "1 node" if spec.node_count == 1 else f"{spec.node_count} nodes"
+    return f"Kubernetes {builds.version(builds.KUBERNETES)} runs as cluster {spec.name}: {nodes}, {spec.server}."
 
 
 def _become_root() -> None:
@@ -183,6 +264,8 @@ def _become_root() -> None:
         return
     sudo = _way_to_root()
     kept = [f"{variable}={os.environ[variable]}" for variable in _PASSED_THROUGH_SUDO if variable in os.environ]
+    if uv := shutil.which("uv"):  # it may be on nobody's PATH but the user's
+        kept.append(f"UV={uv}")
     program = [sys.executable, "-c", "from corral.cli.main import main; main()", *sys.argv[1:]]
     os.execv(sudo, [sudo, "env", *kept, *program])  # noqa: S606 it replaces us
 

@@ -1,6 +1,8 @@
 """The manifests that this package carries: deploy/ and the quickstart, read as objects. Pure but for the reading.
 
 In a checkout `deploy` and `quickstart.yaml` beside this file are links to the checkout's own; a wheel holds copies.
+What of deploy/ is generated is generated here, not read: where somebody works on a kind, the files may be behind the
+code, and an operator without the rights that it needs would not start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import yaml
 
+from corral.install.generated import generated
 from corral.kinds.registry import KINDS
 from corral.kube.meta import Object, Resource
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
@@ -31,11 +34,11 @@ _BUILT_IN: tuple[type[Object], ...] = (
 
 def read_deploy(folder: Path = DEPLOY) -> tuple[Document, ...]:
     """All that `kubectl apply -k` would apply, in its order."""
-    return tuple(_kustomized(folder))
+    return tuple(_kustomized(folder, "", generated(KINDS)))
 
 
 def read_quickstart(file: Path = QUICKSTART) -> tuple[Document, ...]:
-    return tuple(_documents(file))
+    return tuple(_documents(file.read_text(encoding="utf-8")))
 
 
 def as_object(document: Document, namespace: str = "") -> Unstructured:
@@ -63,15 +66,20 @@ def _with_image(deployment: Document, prefix: str, key: str) -> Document:
     return {**deployment, "spec": {**deployment["spec"], "template": changed}}
 
 
-def _kustomized(folder: Path) -> Iterator[Document]:
-    (kustomization,) = _documents(folder / "kustomization.yaml")
-    for name in kustomization["resources"]:
-        path = folder / name
-        yield from _kustomized(path) if path.is_dir() else _documents(path)
+def _kustomized(root: Path, folder: str, known: Mapping[str, str]) -> Iterator[Document]:
+    """`known` are files that are not read, by their path below `root`."""
+
+    def text(name: str) -> str:
+        return known.get(name) or (root / name).read_text(encoding="utf-8")
+
+    (kustomization,) = _documents(text(f"{folder}kustomization.yaml"))
+    for entry in kustomization["resources"]:
+        name = f"{folder}{entry}"
+        yield from _documents(text(name)) if name.endswith(".yaml") else _kustomized(root, f"{name}/", known)
 
 
-def _documents(file: Path) -> Iterator[Document]:
-    loaded = yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+def _documents(text: str) -> Iterator[Document]:
+    loaded = yaml.load_all(text, Loader=yaml.CSafeLoader)
     return (cast("Document", document) for document in loaded if document is not None)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from corral.install.manifests import Document, as_object
 from corral.install.rbac import NAME, NAMESPACE
-from corral.install.waiting import cannot_start, not_rolled_out, until
+from corral.install.waiting import cannot_start, keeps_failing, newest, not_rolled_out, until
 from corral.kube.client import Client, Selector
 from corral.kube.definitions import define
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
@@ -41,7 +41,10 @@ async def install(client: Client, documents: Iterable[Document], step: Step) -> 
 
 
 async def _missing(client: Client) -> str:
-    said = not_rolled_out(await client.get(Deployment, NAME, NAMESPACE))
-    if said and (why := cannot_start((await client.list(Pod, PODS)).items)):
-        raise LocalError(why)
+    deployment = await client.get(Deployment, NAME, NAMESPACE)
+    said = not_rolled_out(deployment)
+    if said and deployment.status.updated_replicas:
+        pods = newest((await client.list(Pod, PODS)).items)  # one of an earlier template says nothing about this one
+        if why := cannot_start(pods) or keeps_failing(pods):
+            raise LocalError(why)
     return said

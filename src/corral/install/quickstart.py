@@ -22,7 +22,7 @@ JOB_S_MAX = 120.0
 
 SLURM_IMAGE = names.slurm_image(AccountingSpec().version)
 IMAGES = (names.CORRAL_IMAGE, SLURM_IMAGE, names.MARIADB_IMAGE)
-"""All that the operator and the example run."""
+"""All that the operator and the example run; the operator's own comes first."""
 
 _CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "Accounting": {("slurmdbd",): SLURM_IMAGE, ("managed", "mariadb"): names.MARIADB_IMAGE},
@@ -39,6 +39,10 @@ class FirstJob(msgspec.Struct, frozen=True):
 
     pod: str
     transcript: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(f"$ {command}\n{output}" for command, output in self.transcript)
 
 
 def with_images(documents: Iterable[Document], prefix: str) -> tuple[Document, ...]:

@@ -45,6 +45,7 @@ ACTS = (
     grant(Pod.resource, ("patch",)),  # an annotation makes kubelet renew mounted files at once
     # To ask slurmctld and to deliver files. Over a WebSocket exec is a `get` until Kubernetes 1.34, later a `create`.
     grant(Pod.resource, ("get", "create"), "exec"),
+    grant(Pod.resource, ("get",), "log"),  # why a database or slurmdbd is not ready
     grant(PersistentVolumeClaim.resource, ("create",)),  # of /home, which is nobody's child and stays
     grant(Event.resource, ("create", "patch")),  # a patch counts what is repeated
 )

@@ -11,6 +11,7 @@ from corral.local.errors import LocalError
 from corral.local.progress import Step
 
 LOOK_EVERY_S = 0.3
+RESTARTS_MAX = 2
 HOPELESS = ("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError")
 
 
@@ -55,6 +56,26 @@ def cannot_start(pods: Iterable[Pod]) -> str:
             if reason := _hopeless(status):
                 return f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot start: {reason}"
     return ""
+
+
+def keeps_failing(pods: Iterable[Pod]) -> str:
+    """Why a program that is started again and again ends, in its own last words; empty when none does."""
+    for pod in pods:
+        for status in pod.status.container_statuses or ():
+            ended = status.last_state.terminated
+            if ended is not None and status.restart_count >= RESTARTS_MAX and not status.ready:
+                said = (ended.message or "").strip().rpartition("\n")[2] or "without a word"
+                where = f"pod {pod.metadata.namespace}/{pod.metadata.name}, container {status.name}"
+                return f"{where} was started {status.restart_count + 1} times and ended with {ended.exit_code}: {said}"
+    return ""
+
+
+def newest(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """The one that was made last; empty when there is none."""
+    made = sorted(
+        (pod for pod in pods if pod.metadata.creation_timestamp), key=lambda p: str(p.metadata.creation_timestamp)
+    )
+    return tuple(made[-1:])
 
 
 def _hopeless(status: ContainerStatus) -> str:

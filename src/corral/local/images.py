@@ -24,6 +24,7 @@ from corral.local.node import CONTAINERD_SOCKET, SANDBOX_IMAGE
 from corral.local.spec import Node, Spec
 
 TOOLBOX_IMAGE = "corral.local/toolbox:1"
+FROM_ARCHIVE = "corral.dev/archive"  # a label: the file that an image was imported from
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,17 +37,45 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
 
 
-def import_archive(cluster: str, path: Path) -> None:
-    """Import a docker or OCI archive into every node of the cluster of that name.
+def import_archive(cluster: str, path: Path) -> bool:
+    """Import a docker archive into every node of the cluster of that name; False when all had it already.
 
-    Tag the image other than `latest`, else kubelet wants to pull it.
+    An archive of another file name is another one, whatever it calls its images. Tag the image other than `latest`,
+    else kubelet wants to pull it.
     """
     home = home_of(cluster)
     spec = home.read_spec()
     if spec is None:
         raise LocalError(f"there is no cluster {cluster}: run `corral up --name {cluster}`")
-    for node in spec.nodes:
-        _ctr(home, node, "images", "import", str(path.absolute()))
+    file = path.resolve()
+    lacking = [node for node in spec.nodes if not _has(home, node, file)]
+    for node in lacking:
+        _ctr(home, node, "images", "import", str(file))
+        for image in tags(file):
+            _label(home, node, image, file)
+    return bool(lacking)
+
+
+def tags(archive: Path) -> tuple[str, ...]:
+    """The images of an archive, as it calls them."""
+    with tarfile.open(archive) as tar:
+        manifest = tar.extractfile("manifest.json")
+        if manifest is None:
+            raise LocalError(f"{archive} is no docker archive: it has no manifest.json")
+        return tuple(tag for image in json.load(manifest) for tag in image["RepoTags"])
+
+
+def _has(home: Home, node: Node, file: Path) -> bool:
+    """An import of another archive under the same name takes the label away."""
+    return bool(_ctr(home, node, "images", "list", "--quiet", f'labels."{FROM_ARCHIVE}"=={file.name}').split())
+
+
+def _label(home: Home, node: Node, image: str, file: Path) -> None:
+    """containerd puts a host before names that have none."""
+    known = _ctr(home, node, "images", "list", "--quiet").split()
+    for name in known:
+        if name == image or name.endswith(f"/{image}"):
+            _ctr(home, node, "images", "label", name, f"{FROM_ARCHIVE}={file.name}")
 
 
 def ensure(home: Home, spec: Spec, image: Image) -> None:
