@@ -6,6 +6,7 @@ as much time when nothing happens. There are no workers, so what is measured end
 """
 
 import asyncio
+import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from bench.server import our_client
 from bench.sync import HERE, NothingToDo
 from bench.world import at_once
 from corral.engine import Controller, Manager, Metrics, system_clock
+from corral.engine.informer import Cause
 from corral.engine.manager import freeze_heap
 from corral.engine.queue import NothingDue
 from corral.kube import Precondition
@@ -67,7 +69,8 @@ async def consume(settings: Settings) -> Took:
     async with our_client(settings) as client, asyncio.timeout(WITHIN_S):
         manager = Manager(client, [controller], clock=system_clock(), metrics=Metrics(), on_synced=on_synced)
         informer = manager.informers.of(Pod, HERE)
-        informer.on_progress(lambda: seen.set() if informer.statistics().events >= expected else None)
+        count = itertools.count(1)
+        informer.subscribe(lambda change, cause: note(cause, count, expected, seen))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(manager.run(stop))
             await synced.wait()
@@ -84,6 +87,11 @@ async def consume(settings: Settings) -> Took:
             events = informer.statistics().events
             stop.set()
     return Took(events=events, seconds=seconds, cpu_s=cpu_s, idle_cpu_share=idle_cpu_share)
+
+
+def note(cause: Cause, count: Iterator[int], expected: int, seen: asyncio.Event) -> None:
+    if cause is Cause.WATCH and next(count) == expected:
+        seen.set()
 
 
 def drain(manager: Manager) -> None:
