@@ -70,7 +70,7 @@ async def consume(settings: Settings) -> Took:
         manager = Manager(client, [controller], clock=system_clock(), metrics=Metrics(), on_synced=on_synced)
         informer = manager.informers.of(Pod, HERE)
         count = itertools.count(1)
-        informer.subscribe(lambda change, cause: note(cause, count, expected, seen))
+        informer.subscribe(lambda _change, cause: note(cause, count, expected, seen))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(manager.run(stop))
             await synced.wait()
