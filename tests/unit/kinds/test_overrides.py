@@ -98,9 +98,7 @@ def test_a_value_of_the_wrong_type_is_told_with_its_path() -> None:
     [
         pytest.param({"imagee": "x"}, "spec.slurmctld.imagee is no field of Container: did you mean image?", id="here"),
         pytest.param({"resources": {"limit": {}}}, "spec.slurmctld.resources.limit is no field of", id="below"),
-        pytest.param(
-            {"env": [{"name": "A", "valu": "1"}]}, "spec.slurmctld.env[0].valu is no field of", id="in a list"
-        ),
+        pytest.param({"env": [{"name": "A", "valu": "1"}]}, "spec.slurmctld.env[0].valu is no field of", id="list"),
     ],
 )
 def test_a_field_that_there_is_not_is_told_with_its_path_and_not_dropped(theirs: dict[str, object], told: str) -> None:

@@ -5,12 +5,13 @@ import pytest
 
 from corral.engine import Apply, Create, EmitEvent, Outside, Patch, Plan
 from corral.engine.reconciler import Outcome, Problem, Result
+from corral.kinds.controller.changes import Rest
 from corral.kinds.controller.objects import CONFIG_MAP_BYTES_MAX, DELIVERED, RESTART
-from corral.kinds.controller.plan import plan
-from corral.kinds.controller.snapshot import ApplyConfig, Snapshot
+from corral.kinds.controller.plan import plan, rest_of
+from corral.kinds.controller.snapshot import ApplyConfig, HoldJobs, Jobs, Snapshot, Taken
 from corral.kinds.controller.spec import Controller, Metrics
 from corral.kinds.controller.status import status
-from corral.kinds.parts import External, KeyRef, Ref
+from corral.kinds.parts import External, KeyRef, Ref, ServiceTemplate
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import (
     ConfigMap,
@@ -19,6 +20,7 @@ from corral.kube.models.core_v1 import (
     ContainerStateWaiting,
     ContainerStatus,
     Secret,
+    Service,
 )
 from tests.unit.kinds.controller.builders import (
     a_config_map,
@@ -197,6 +199,117 @@ def test_after_the_restart_all_is_done_and_later_changes_do_not_restart_again() 
     assert plan(done) == Plan()
     later = plan(changed(done, extra_conf="CommunicationParameters=EnableIPv6\nMinJobAge=2"))
     assert steps(later) == ["ConfigMap/demo-config", "Patch", "Outside"]
+
+
+DRAINING = "SelectType=select/linear"
+
+
+def in_use(snapshot: Snapshot, jobs: Jobs | None) -> Snapshot:
+    """A cluster that has run before, in which these jobs run now."""
+    controller = snapshot.object
+    known = msgspec.structs.replace(
+        controller, status=msgspec.structs.replace(controller.status, slurm_version="26.05")
+    )
+    return msgspec.structs.replace(snapshot, object=known, jobs=jobs)
+
+
+def test_a_change_that_jobs_would_not_survive_waits_until_they_have_ended() -> None:
+    wanted = in_use(changed(settled(), extra_conf=DRAINING), Jobs(count=2, some=("17", "18")))
+    decided = plan(wanted)
+
+    assert decided.actions == ()
+    assert reasons(decided) == ["WaitingForJobs"]
+    assert "SelectType" in decided.waits[0].message
+    assert "2 jobs (17, 18)" in decided.waits[0].message
+    assert decided.again_after_s is not None
+    assert config_applied(wanted)[:2] == ("False", "WaitingForJobs")
+
+
+def test_without_an_answer_about_jobs_nothing_is_restarted() -> None:
+    decided = plan(in_use(changed(settled(), extra_conf=DRAINING), None))
+
+    assert decided.actions == ()
+    assert reasons(decided) == ["JobsUnknown"]
+
+
+def test_when_the_last_job_has_ended_none_may_start_before_the_restart() -> None:
+    decided = plan(in_use(changed(settled(), extra_conf=DRAINING), Jobs(count=0)))
+
+    assert steps(decided) == ["EmitEvent", "Outside", "ConfigMap/demo-config", "StatefulSet/demo-controller"]
+    hold = decided.actions[1]
+    assert isinstance(hold, Outside)
+    assert hold.call == HoldJobs(pod="demo-controller-0")
+
+
+def test_a_harmless_change_beside_one_that_waits_waits_too() -> None:
+    decided = plan(in_use(changed(settled(), extra_conf=f"MinJobAge=9\n{DRAINING}"), Jobs(count=1, some=("17",))))
+
+    assert decided.actions == ()
+
+
+def test_a_partition_that_goes_waits_for_its_own_jobs_and_needs_no_restart() -> None:
+    before = settled(nodesets=(a_nodeset("gpu", partition=True),))
+    gone = in_use(msgspec.structs.replace(before, nodesets=()), Jobs(count=0))
+    decided = plan(gone)
+
+    assert steps(decided) == ["Outside", "ConfigMap/demo-config", "Patch", "Outside"]
+    assert rest_of(gone) == Rest(
+        ("gpu",), ("PartitionName=gpu (jobs of a partition that is no longer defined are cancelled)",)
+    )
+    assert decided.actions[0].call == HoldJobs(pod="demo-controller-0", partitions=("gpu",))  # type: ignore[union-attr]
+
+
+def test_a_cluster_that_never_ran_has_no_jobs_to_wait_for() -> None:
+    assert "StatefulSet/demo-controller" in steps(plan(changed(settled(), extra_conf=DRAINING)))
+
+
+def test_a_key_that_only_slurmd_reads_at_its_start_is_told() -> None:
+    decided = plan(changed(settled(), extra_conf="NamespaceType=namespace/tmpfs"))
+    told = decided.actions[0]
+
+    assert isinstance(told, EmitEvent)
+    assert "NamespaceType" in told.message
+    assert "StatefulSet/demo-controller" not in steps(decided)
+
+
+@pytest.mark.parametrize(
+    ("taken", "state", "says"),
+    [
+        pytest.param(Taken(yes=3), ("True", "Confirmed"), "", id="all have it"),
+        pytest.param(
+            Taken(yes=2, no=1, no_names=("w-1",)), ("False", "Delivering"), "1 slurmd have not (w-1)", id="one no"
+        ),
+        pytest.param(
+            Taken(yes=2, unknown=1, unknown_names=("w-2",)),
+            ("True", "Confirmed"),
+            "do not answer (w-2)",
+            id="one silent",
+        ),
+    ],
+)
+def test_every_slurmd_confirms_the_configuration(taken: Taken, state: tuple[str, str], says: str) -> None:
+    done = settled()
+    assert done.running is not None
+    seen = msgspec.structs.replace(done, running=msgspec.structs.replace(done.running, slurmd=taken))
+
+    assert config_applied(seen)[:2] == state
+    assert says in config_applied(seen)[2]
+    assert bool(plan(seen).again_after_s) is bool(taken.no or taken.unknown)
+    counted = status(seen, Outcome(plan=plan(seen))).daemons["slurmd"]
+    assert (counted.yes, counted.no, counted.unknown) == (taken.yes, taken.no, taken.unknown)
+
+
+def test_another_port_is_used_by_everybody() -> None:
+    controller = a_controller(service=ServiceTemplate(port=7000))
+    made = made_by(plan(a_snapshot(controller)))
+    files = next(one for one in made if isinstance(one, ConfigMap))
+    service = next(one for one in made if isinstance(one, Service) and one.metadata.name == "demo-controller")
+    pod = next(one for one in made if isinstance(one, StatefulSet)).spec.template.spec
+
+    assert "SlurmctldPort=7000\n" in files.data["slurm.conf"]
+    assert (service.spec.ports[0].port, service.spec.ports[0].target_port) == (7000, 7000)
+    assert pod.containers[0].ports[0].container_port == 7000
+    assert "port=7000" in str(pod.containers[0].liveness_probe)
 
 
 @pytest.mark.parametrize(
