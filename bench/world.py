@@ -64,6 +64,11 @@ async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
         return (await client.server_version()).git_version
 
 
+async def server_version(settings: Settings) -> str:
+    async with our_client(settings) as client:
+        return (await client.server_version()).git_version
+
+
 async def _until_served(client: Client) -> None:
     async with asyncio.timeout(SERVED_WITHIN_S):
         while not await client.served(Ticket.resource):  # noqa: ASYNC110 - nobody is told when a new kind is served
