@@ -1,7 +1,7 @@
 """The Accounting's controller: what is looked at, and what brings it back. The decision is in `plan`."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -9,16 +9,29 @@ from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
 from corral.engine.controller import generation_changed
 from corral.engine.status import SUSPENDED
 from corral.kinds import keys, names
-from corral.kinds.accounting.plan import Snapshot, generated_password, installed, is_ready, plan, slurmdbd_set
+from corral.kinds.accounting.plan import (
+    Snapshot,
+    complaint,
+    generated_password,
+    installed,
+    is_ready,
+    is_struggling,
+    plan,
+    slurmdbd_set,
+)
 from corral.kinds.accounting.spec import Accounting, AccountingStatus
 from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kube.client import Client
+from corral.kube.errors import KubeError
+from corral.kube.logs import LogOptions
 from corral.kube.meta import Object, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.batch_v1 import Job
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.selection import Selector
 
 PASSWORD_BYTES = 24
+LINES_READ = 40
 MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 
 
@@ -30,6 +43,10 @@ def random_password() -> bytes:
 class AccountingReconciler:
     def __init__(self, new_password: Callable[[], bytes] = random_password) -> None:
         self._new_password = new_password
+        self._client: Client | None = None
+
+    def use(self, client: Client) -> None:
+        self._client = client
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         accounting = read.get(Accounting, key.name, key.namespace)
@@ -43,8 +60,25 @@ class AccountingReconciler:
             controllers=controllers,
             secrets={secret.metadata.name: secret for secret in referred if secret is not None},
             children=_children(accounting, read),
+            pods=_pods(accounting, read),
         )
+        seen = msgspec.structs.replace(seen, last_words=await self._last_words(seen))
         return seen if generated_password(seen) else msgspec.structs.replace(seen, fresh_password=self._new_password())
+
+    async def _last_words(self, seen: Snapshot) -> Mapping[str, str]:
+        """Of those that run and are not ready; nothing where the log cannot be read."""
+        found: dict[str, str] = {}
+        hidden = [
+            value for secret in (*seen.secrets.values(), *_secrets(seen.children)) for value in secret.data.values()
+        ]
+        for name, pod in seen.pods.items():
+            if self._client is not None and is_struggling(pod):
+                lines = self._client.logs(name, pod.metadata.namespace, LogOptions(tail_lines=LINES_READ))
+                try:
+                    found[name] = complaint([line async for line in lines], hidden)
+                except KubeError:
+                    continue
+        return found
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
@@ -72,6 +106,25 @@ def _children(accounting: Accounting, read: Reader) -> tuple[Object, ...]:
     taken = (names.database_name(name), names.accounting_name(name))
     there = [read.get(kind, one, namespace) for kind in kinds for one in taken]
     return tuple({ref(obj): obj for obj in (*owned, *there) if obj is not None}.values())
+
+
+def _secrets(children: Iterable[Object]) -> Iterable[Secret]:
+    return (child for child in children if isinstance(child, Secret))
+
+
+def _pods(accounting: Accounting, read: Reader) -> Mapping[str, Pod]:
+    found = (read.get(Pod, name, accounting.metadata.namespace) for name in _pod_names(accounting))
+    return {pod.metadata.name: pod for pod in found if pod is not None}
+
+
+def _pod_names(accounting: Accounting) -> tuple[str, ...]:
+    name = accounting.metadata.name
+    return f"{names.database_name(name)}-0", f"{names.accounting_name(name)}-0"
+
+
+def accounting_of_pod(pod: Pod, read: Reader) -> Iterable[Key]:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    return [Key(namespace, a.metadata.name) for a in read.list(Accounting, namespace) if name in _pod_names(a)]
 
 
 def _own_secret_names(accounting: Accounting) -> frozenset[str]:
@@ -125,6 +178,7 @@ def accounting_controller() -> Controller[Accounting, Snapshot]:
         .owns(StatefulSet)
         .owns(Job, where=MADE_BY_US)
         .owns(PersistentVolumeClaim, where=MADE_BY_US)
+        .watches(Pod, to=accounting_of_pod, where=MADE_BY_US)
         .watches(Secret, to=accountings_with)
         .watches(SlurmController, to=accounting_of, when=generation_changed)
         .indexes(Accounting, "secret", _secret_places)

@@ -4,7 +4,8 @@ The database and slurmdbd are planned apart, so that the one is made while the o
 cannot be decided yet (a key is missing, an extra line is refused) is left as it is: what runs goes on.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -19,10 +20,17 @@ from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
 from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
+from corral.kinds.workloads import container_trouble
 from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.batch_v1 import Job
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret
+
+LOOK_AGAIN_S = 10.0
+COMPLAINT_CHARS_MAX = 300
+_COMPLAINT = re.compile(r"\b(error|fatal)\b", re.IGNORECASE)
+_AGAIN = "Trying again in"  # follows every complaint about the database, and says nothing of its own
+_TIME = re.compile(r"^(\[[0-9T:. -]+\]|[0-9-]+ +[0-9:]+ \d+) *")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +41,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[Controller, ...] = ()
     secrets: Mapping[str, Secret] = EMPTY
     children: tuple[Object, ...] = ()
+    pods: Mapping[str, Pod] = EMPTY  # of the StatefulSets, by name
+    last_words: Mapping[str, str] = EMPTY  # what a pod that runs and is not ready complained of last
     fresh_password: bytes = b""
 
     def __repr__(self) -> str:
@@ -229,8 +239,36 @@ def _readiness(snapshot: Snapshot) -> Plan:
         if isinstance(child, StatefulSet) and is_controlled_by(child, snapshot.object) and not is_ready(child):
             is_database = ref(child) in _database_refs(snapshot.object)
             what, reason = ("the database", "DatabaseNotReady") if is_database else ("slurmdbd", "SlurmdbdNotReady")
-            waits.append(Wait(reason=reason, message=f"{what} is not ready yet ({ref(child)})", on=ref(child)))
-    return Plan(waits=tuple(sorted(waits, key=lambda wait: wait.reason)))
+            message = f"{what} is not ready yet ({ref(child)}){_why_not(snapshot, pod_of(child))}"
+            waits.append(Wait(reason=reason, message=message, on=ref(child)))
+    again_s = LOOK_AGAIN_S if any(is_struggling(pod) for pod in snapshot.pods.values()) else None
+    return Plan(waits=tuple(sorted(waits, key=lambda wait: wait.reason)), again_after_s=again_s)
+
+
+def _why_not(snapshot: Snapshot, pod_name: str) -> str:
+    pod, words = snapshot.pods.get(pod_name), snapshot.last_words.get(pod_name, "")
+    if pod is None:
+        return ""
+    return container_trouble(pod) or (f": {words}" if words else "")
+
+
+def pod_of(stateful_set: StatefulSet) -> str:
+    return f"{stateful_set.metadata.name}-0"
+
+
+def is_struggling(pod: Pod) -> bool:
+    """Its container runs and is not ready: no event tells why, only what it writes does."""
+    return any(status.state.running is not None and not status.ready for status in pod.status.container_statuses)
+
+
+def complaint(lines: Iterable[str], secrets: Iterable[bytes]) -> str:
+    """The last line that complains, without its time, and without what nobody may read."""
+    found = [line for line in lines if _COMPLAINT.search(line) and _AGAIN not in line]
+    said = _TIME.sub("", found[-1]).strip() if found else ""
+    for secret in secrets:
+        text = secret.decode(errors="replace").strip()
+        said = said.replace(text, "***") if text else said
+    return said[:COMPLAINT_CHARS_MAX]
 
 
 def is_ready(stateful_set: StatefulSet) -> bool:

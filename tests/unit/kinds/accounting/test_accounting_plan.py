@@ -8,7 +8,7 @@ import pytest
 
 from corral.engine import Apply, Create, summary_lines
 from corral.engine.plan import as_data
-from corral.kinds.accounting.plan import Snapshot, is_ready, plan
+from corral.kinds.accounting.plan import Snapshot, complaint, is_ready, plan
 from corral.kinds.accounting.render import database
 from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database
 from corral.kinds.controller.spec import Controller, ControllerSpec
@@ -17,7 +17,16 @@ from corral.kube.codec import encode
 from corral.kube.meta import Object, ObjectMeta, ref
 from corral.kube.models.apps_v1 import StatefulSet, StatefulSetStatus
 from corral.kube.models.batch_v1 import Job, JobStatus
-from corral.kube.models.core_v1 import Secret
+from corral.kube.models.core_v1 import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Secret,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORAGE = Database(host="db.example.org", password_key_ref=KeyRef(name="db", key="pw"))
@@ -248,3 +257,49 @@ def test_a_database_elsewhere_is_dumped_too_with_its_own_password_and_authority(
         "database-ca.pem",
     ]
     assert "hunter2" not in str(encode(job))
+
+
+LOG = (
+    "[2026-11-16T03:51:04.504] error: Database settings not recommended values",
+    "[2026-11-16T03:52:00.791] error: mysql_real_connect failed: 2026 TLS/SSL error: bad hunter2",
+    "[2026-11-16T03:52:00.791] error: The database must be up when starting.  Trying again in 5 seconds.",
+    "[2026-11-16T03:52:01.791] debug: nothing",
+)
+
+
+def a_pod(name: str, *, ready: bool = False, waiting: str = "") -> Pod:
+    state = (
+        ContainerState(waiting=ContainerStateWaiting(reason=waiting))
+        if waiting
+        else ContainerState(running=ContainerStateRunning())
+    )
+    status = ContainerStatus(
+        name="slurmdbd", image="", image_id="", ready=ready, restart_count=0, state=state, last_state=ContainerState()
+    )
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="lab"),
+        spec=PodSpec(containers=()),
+        status=PodStatus(container_statuses=(status,)),
+    )
+
+
+def test_the_last_complaint_is_told_without_its_time_and_without_secrets() -> None:
+    assert complaint(LOG, [b"hunter2\n", b""]) == "error: mysql_real_connect failed: 2026 TLS/SSL error: bad ***"
+    assert complaint(LOG[3:], []) == ""
+
+
+@pytest.mark.parametrize(
+    ("pod", "words", "told"),
+    [
+        (a_pod("slurm-accounting-0"), "error: no route", ": error: no route"),
+        (a_pod("slurm-accounting-0", waiting="ImagePullBackOff"), "", ": ImagePullBackOff"),
+    ],
+    ids=["it says why", "kubelet says why"],
+)
+def test_a_slurmdbd_that_is_not_ready_is_told_with_the_reason(pod: Pod, words: str, told: str) -> None:
+    up = running(seen(an_accounting()))
+    found = msgspec.structs.replace(up, pods={pod.metadata.name: pod}, last_words={pod.metadata.name: words})
+    decided = plan(found)
+
+    assert next(w.message for w in decided.waits if w.reason == "SlurmdbdNotReady").endswith(told)
+    assert (decided.again_after_s is not None) == bool(words)
