@@ -1,7 +1,7 @@
 """The LoginSet's controller: what is watched, and how a Snapshot is gathered."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
 from corral.kinds import keys, names
@@ -18,19 +18,23 @@ from corral.kube.models.core_v1 import ConfigMap, Pod, Secret, Service
 
 OWNED: tuple[type[Object], ...] = (Secret, ConfigMap, Service, Deployment)
 LOGIN_PODS = Selector(labels=f"app.kubernetes.io/name={COMPONENT},app.kubernetes.io/managed-by=corral")
+FreshHostKeys = Callable[[], Awaitable[Mapping[str, bytes]]]
 BY_CONTROLLER = "controller"
 BY_HOST_KEYS = "host keys"
 INSTANCE = "app.kubernetes.io/instance"
 
 
 class LoginSetReconciler:
+    def __init__(self, fresh_host_keys: FreshHostKeys) -> None:
+        self._fresh_host_keys = fresh_host_keys
+
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         loginset = read.get(LoginSet, key.name, key.namespace)
         if loginset is None:
             return None
         controller = read.get(SlurmController, loginset.spec.controller_ref.name, key.namespace)
         host_keys = read.get(Secret, host_keys_of(loginset), key.namespace)
-        fresh = {} if host_keys or loginset.spec.host_keys_ref else await asyncio.to_thread(hostkeys.generate)
+        fresh = {} if host_keys or loginset.spec.host_keys_ref else await self._fresh_host_keys()
         slurm_key = keys.slurm_key_of(controller).name if controller else ""
         return Snapshot(
             object=loginset,
@@ -113,9 +117,14 @@ def _host_keys_given(loginset: LoginSet) -> Iterable[tuple[str, str]]:
     return ((loginset.metadata.namespace, given.name),) if given else ()
 
 
-def loginset_controller() -> Controller[LoginSet, Snapshot]:
+async def generated_in_a_thread() -> Mapping[str, bytes]:
+    """Some tenths of a second of computing, which must not hold up the others."""
+    return await asyncio.to_thread(hostkeys.generate)
+
+
+def loginset_controller(fresh_host_keys: FreshHostKeys = generated_in_a_thread) -> Controller[LoginSet, Snapshot]:
     return (
-        Controller.for_(LoginSet, LoginSetReconciler())
+        Controller.for_(LoginSet, LoginSetReconciler(fresh_host_keys))
         .owns(Secret)
         .owns(ConfigMap)
         .owns(Service)

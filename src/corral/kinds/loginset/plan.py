@@ -58,7 +58,8 @@ def plan(snapshot: Snapshot) -> Plan:
         made = children(loginset, _desired(snapshot, controller), snapshot.children)
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
-    return made if made.actions else made + _told(snapshot) + _availability(snapshot)
+    turn = Plan(waits=render.version_step(loginset, controller).waits)
+    return made + turn if made.actions else made + _told(snapshot) + _availability(snapshot) + turn
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> LoginSetStatus:

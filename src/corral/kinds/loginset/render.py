@@ -99,11 +99,10 @@ def service(loginset: LoginSet) -> Service:
 def deployment(loginset: LoginSet, controller: Controller) -> Deployment:
     """Pods are replaced for other settings of sshd, not for other people. Raises BadOverride."""
     spec = loginset.spec
+    at_version = {**labels(loginset), versions.LABEL: version_step(loginset, controller).version}
     marks = {CONFIG_DIGEST: text_digest(_sshd_config(loginset, controller))}
     template = overrides.pod_template(
-        PodTemplateSpec(
-            metadata=ObjectMeta(labels=labels(loginset), annotations=marks), spec=_pod(loginset, controller)
-        ),
+        PodTemplateSpec(metadata=ObjectMeta(labels=at_version, annotations=marks), spec=_pod(loginset, controller)),
         spec.template,
         container=COMPONENT,
         daemon=spec.login,
@@ -120,6 +119,10 @@ def deployment(loginset: LoginSet, controller: Controller) -> Deployment:
     )
 
 
+def version_step(loginset: LoginSet, controller: Controller) -> versions.Step:
+    return versions.beside(controller, loginset.spec.version, "login nodes")
+
+
 def selector(loginset: LoginSet) -> Mapping[str, str]:
     return names.labels(COMPONENT, loginset.metadata.name)
 
@@ -129,8 +132,7 @@ def labels(loginset: LoginSet) -> Mapping[str, str]:
 
 
 def _pod(loginset: LoginSet, controller: Controller) -> PodSpec:
-    version = versions.beside(controller, loginset.spec.version, "login nodes").version
-    cluster, image = controller.metadata.name, names.slurm_image(version)
+    cluster, image = controller.metadata.name, names.slurm_image(version_step(loginset, controller).version)
     sackd = overrides.overridden(_sackd(controller, image), loginset.spec.sackd, what="spec.sackd")
     pod = PodSpec(
         containers=(_login(image, _writable(controller)), sackd),
@@ -158,8 +160,9 @@ def _login(image: str, writable: Mapping[str, str]) -> Container:
         image=image,
         command=script("sshd-run"),
         ports=(ContainerPort(name="ssh", container_port=names.SSH_PORT, protocol="TCP"),),
-        readiness_probe=Probe(exec=health, period_seconds=2, timeout_seconds=5, failure_threshold=3),
-        liveness_probe=Probe(exec=health, period_seconds=20, timeout_seconds=10, failure_threshold=6),
+        startup_probe=_asks(health, period_s=1, failures_max=300),
+        readiness_probe=_asks(health, period_s=10, failures_max=3),
+        liveness_probe=_asks(health, period_s=30, failures_max=6),
         termination_message_policy="FallbackToLogsOnError",
         security_context=SecurityContext(
             run_as_user=0,
@@ -186,7 +189,8 @@ def _sackd(controller: Controller, image: str) -> Container:
         image=image,
         command=script("sackd-run"),
         env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{at.host}:{at.port}"),),
-        readiness_probe=Probe(exec=signs, period_seconds=2, timeout_seconds=5, failure_threshold=3),
+        startup_probe=_asks(signs, period_s=1, failures_max=900),  # slurmctld may come long after it
+        readiness_probe=_asks(signs, period_s=10, failures_max=3),
         termination_message_policy="FallbackToLogsOnError",
         # Group 0 may read the key; the other container has not got it.
         security_context=replace(UNPRIVILEGED, run_as_user=names.SLURM_UID, run_as_group=0),
@@ -196,6 +200,11 @@ def _sackd(controller: Controller, image: str) -> Container:
             VolumeMount(name="run-slurm", mount_path="/run/slurm"),
         ),
     )
+
+
+def _asks(command: ExecAction, *, period_s: int, failures_max: int) -> Probe:
+    """A program in the container costs more than a connection: it is asked often only until it starts."""
+    return Probe(exec=command, period_seconds=period_s, timeout_seconds=10, failure_threshold=failures_max)
 
 
 def _volumes(loginset: LoginSet, controller: Controller) -> tuple[Volume, ...]:
