@@ -12,7 +12,8 @@ from corral.local import packages
 from corral.local.errors import LocalError
 from corral.local.images import import_archive
 from corral.local.progress import Progress
-from images.build import build, remove_older
+from corral.local.pruning import prune
+from images.build import build
 from images.recipes import recipes
 
 PACKAGES_STEP = "Debian packages"
@@ -31,10 +32,10 @@ def main() -> int:
             packages.ensure(progress, PACKAGES_STEP, ("mmdebstrap",))
             archives = [build(recipe, progress) for recipe in chosen]
         for recipe, path in zip(chosen, archives, strict=True):
-            remove_older(recipe)
             print(f"{recipe.name}  {path}")
             if arguments.cluster:
                 import_archive(arguments.cluster, path)
+        prune()
     except LocalError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

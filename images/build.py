@@ -4,7 +4,6 @@ The result has the recipe's key in its name, and a link of the plain name (`slur
 """
 
 import os
-import shutil
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,6 +26,7 @@ def build(recipe: Recipe, progress: Progress) -> Path:
     """The archive's path."""
     target = archive_path(recipe)
     if target.is_file():
+        os.utime(target)  # used now: see corral.local.pruning
         progress.cached(recipe.name, _size(target))
     else:
         with progress.step(recipe.name) as step:
@@ -74,14 +74,6 @@ def materials(root: Path, recipe: Recipe) -> bytes:
 
 def bill_path(archive: Path) -> Path:
     return archive.with_suffix(".cdx.json")
-
-
-def remove_older(recipe: Recipe) -> None:
-    """Archives of the same image by an earlier recipe; root folders stay, they are shared."""
-    current, plain = archive_path(recipe), recipe.file_name.removesuffix(f"-{recipe.key}")
-    for path in current.parent.glob(f"{plain}-*"):
-        if not path.name.startswith(recipe.file_name):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _link(target: Path, recipe: Recipe) -> None:

@@ -104,6 +104,7 @@ def build(progress: Progress, binaries: Sequence[Binary] = BINARIES) -> None:
         progress.cached(GO_STEP, "nothing to build")
     for candidate in binaries:
         if candidate not in wanted:
+            os.utime(place(candidate).parent)  # used now: see corral.local.pruning
             progress.cached(candidate.name, version(candidate.module))
     if wanted:
         _build_all(progress, wanted)

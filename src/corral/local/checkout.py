@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from corral.local.errors import LocalError
 from corral.local.images import import_archive
 from corral.local.progress import Progress
+from corral.local.pruning import prune
 
 if TYPE_CHECKING:
     from images.recipes import Recipe
@@ -36,7 +37,9 @@ def build_all(recipes: Sequence[Recipe], progress: Progress) -> tuple[Path, ...]
     """The archives. `progress` must plan each recipe's name."""
     from images.build import build
 
-    return tuple(build(recipe, progress) for recipe in recipes)
+    archives = tuple(build(recipe, progress) for recipe in recipes)
+    prune()
+    return archives
 
 
 def load(cluster: str, archives: Sequence[Path], progress: Progress) -> None:
