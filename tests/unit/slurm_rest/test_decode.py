@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from corral.slurm import decode
+from corral.slurm.decode.daemon import WirePing
 from corral.slurm.states import Phase
 from tests.unit.slurm_rest.builders import number
 
@@ -92,6 +93,6 @@ def test_shares_are_read_in_both_shapes(factor: object) -> None:
     ids=["v0.0.41", "v0.0.42", "v0.0.45"],
 )
 def test_a_ping_is_read_in_every_shape(wire: dict[str, object]) -> None:
-    ping = decode.ping(msgspec.convert(wire, decode.WirePing))
+    ping = decode.ping(msgspec.convert(wire, WirePing))
 
     assert (ping.responding, ping.primary) == (True, True)
