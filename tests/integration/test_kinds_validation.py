@@ -3,6 +3,8 @@
 import pytest
 
 from corral.kinds.accounting.spec import Accounting
+from corral.kinds.controller.spec import Controller
+from corral.kinds.loginset.spec import LoginSet
 from corral.kinds.restapi.spec import RestApi
 from corral.kinds.token.spec import Token
 from corral.kube.crd import crd_of, to_yaml
@@ -13,7 +15,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> None:
-    corral_cluster.define(to_yaml(*(crd_of(kind) for kind in (Accounting, RestApi, Token))))
+    corral_cluster.define(to_yaml(*(crd_of(kind) for kind in (Accounting, Controller, LoginSet, RestApi, Token))))
 
 
 def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool = True) -> str:
@@ -36,6 +38,12 @@ def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool 
         ("Accounting", "{storage: {host: a, passwordKeyRef: {name: a, key: b}}, managed: {}}", "choose one"),
         ("Accounting", "{storage: {host: 'a b', passwordKeyRef: {name: a, key: b}}}", "spec.storage.host"),
         ("Accounting", "{}", "created"),
+        ("Controller", "{identity: {users: [{name: alice, uid: 0}]}}", "spec.identity.users[0].uid"),
+        ("Controller", "{identity: {users: [{name: a, uid: 5001}, {name: a, uid: 5002}]}}", "Duplicate value"),
+        ("Controller", "{identity: {users: [{name: 'a:b', uid: 5001}]}}", "spec.identity.users[0].name"),
+        ("Controller", "{identity: {ldap: {uris: ['http://x'], base: dc=x}}}", "spec.identity.ldap.uris[0]"),
+        ("LoginSet", "{}", "controllerRef"),
+        ("LoginSet", "{controllerRef: {name: x}, replicas: 2}", "created"),
     ],
 )
 def test_the_server_judges_a_manifest(
