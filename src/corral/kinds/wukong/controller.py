@@ -129,6 +129,10 @@ def controller() -> Controller[Wukong, Snapshot]:
         Controller.for_(Wukong, WukongReconciler())
         .owns(VirtualMachine, optional=True)
         .owns(NetworkAttachmentDefinition, optional=True)
+        .owns(Secret)
+        # Disks carry no owner reference (see `disks`), but are made and deleted here as what is owned is.
+        .owns(DataVolume, optional=True)
+        .owns(PersistentVolumeClaim)
         .watches(NetworkAttachmentDefinition, to=of_network, optional=True)
         .watches(VirtualMachineInstance, to=of_instance, optional=True)
         .watches(DataVolume, to=of_disk, optional=True)

@@ -39,9 +39,9 @@ Phase = Literal["Pending", "Creating", "Running", "Stopped", "Paused", "Migratin
         "the instancetype says cpu and memory; leave cpu, memory and cpuOptions out",
     ),
     rule("self.disks.filter(d, d.boot).size() <= 1", "one disk boots"),
-    rule("self.networks.filter(n, n.primary).size() <= 1", "one network is primary"),
+    rule("!has(self.networks) || self.networks.filter(n, n.primary).size() <= 1", "one network is primary"),
     rule(
-        "!self.networks.exists(n, n.primary) || !self.networks.exists(n, n.name == 'default')",
+        "!has(self.networks) || !self.networks.exists(n, n.primary) || !self.networks.exists(n, n.name == 'default')",
         "a primary network takes the place of the pod's: leave the network `default` out",
     ),
     rule(
@@ -53,7 +53,8 @@ Phase = Literal["Pending", "Creating", "Running", "Stopped", "Paused", "Migratin
         "user data of your own has its users in it: leave cloudInitUser out",
     ),
     rule(
-        "!has(self.cloudInit) || self.cloudInit.mounts.all(m, m.disk == '' || self.disks.exists(d, d.name == m.disk))",
+        "!has(self.cloudInit) || !has(self.cloudInit.mounts) || "
+        "self.cloudInit.mounts.all(m, m.disk == '' || self.disks.exists(d, d.name == m.disk))",
         "a mount names a disk that is not in disks",
     ),
     rule("!has(self.cpuOptions) || !self.cpuOptions.numa || has(self.hugepages)", "numa needs hugepages"),

@@ -20,7 +20,7 @@ Address = Annotated[str, Meta(max_length=45)]
     rule("self.mode == 'static' || !has(self.address)", "ipConfig.address is for mode static"),
     rule("!has(self.address) || isCIDR(self.address)", "address is an address with its prefix: 10.0.0.5/24"),
     rule("!has(self.gateway) || isIP(self.gateway)", "gateway is an IP address"),
-    rule("self.dnsServers.all(s, isIP(s))", "dnsServers are IP addresses"),
+    rule("!has(self.dnsServers) || self.dnsServers.all(s, isIP(s))", "dnsServers are IP addresses"),
 )
 class IpConfig(Model, frozen=True, kw_only=True):
     """The address inside the guest, given to it by cloud-init."""

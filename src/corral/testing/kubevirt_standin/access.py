@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from corral.kube.client import Client, Precondition
+from corral.kube.client import Client, Precondition, Selector
 from corral.kube.errors import Conflict, NotFound
 from corral.kube.meta import Object
 
@@ -12,12 +12,16 @@ MANAGER = "kubevirt-standin"
 
 
 class Access:
-    def __init__(self, client: Client) -> None:
+    """`namespace`: whose objects it looks at; empty for all. Cluster-wide kinds are always seen."""
+
+    def __init__(self, client: Client, namespace: str = "") -> None:
         self._client = client
+        self._namespace = namespace
 
     async def all(self, kind: type[T]) -> tuple[T, ...]:
         try:
-            return tuple((await self._client.list(kind)).items)
+            where = Selector(namespace=self._namespace if kind.resource.namespaced else "")
+            return tuple((await self._client.list(kind, where)).items)
         except NotFound:
             return ()  # its definition is not there
 

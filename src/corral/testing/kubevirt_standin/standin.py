@@ -15,10 +15,22 @@ from corral.testing.kubevirt_standin.webhooks import refusals
 
 
 class KubeVirtStandIn:
-    """`csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation)."""
+    """For one namespace, or for all of them.
 
-    def __init__(self, client: Client, *, pace_s: float = 1.0, real_binding: bool = False, csi: bool = False) -> None:
-        self._access = Access(client)
+    `csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation).
+    `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        pace_s: float = 1.0,
+        real_binding: bool = False,
+        csi: bool = False,
+    ) -> None:
+        self._access = Access(client, namespace)
         self._pace_s = pace_s
         self.volumes = Volumes(self._access, real_binding=real_binding, csi=csi)
         self.machines = Machines(self._access)

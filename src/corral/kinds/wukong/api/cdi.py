@@ -81,5 +81,5 @@ class DataVolumeStatus(Model, frozen=True, kw_only=True):
 class DataVolume(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = Resource(GROUP, "v1beta1", "DataVolume", "datavolumes", True)
 
-    spec: DataVolumeSpec
+    spec: DataVolumeSpec = DataVolumeSpec()
     status: DataVolumeStatus = DataVolumeStatus()

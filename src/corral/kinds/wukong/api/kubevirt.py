@@ -58,7 +58,7 @@ class Cpu(Model, frozen=True, kw_only=True):
 
 
 class Hugepages(Model, frozen=True, kw_only=True):
-    page_size: str
+    page_size: str | None = None
 
 
 class Memory(Model, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ class Domain(Model, frozen=True, kw_only=True):
     clock: Clock | None = None
     machine: Machine | None = None
     features: Features | None = None
-    devices: Devices
+    devices: Devices = Devices()
 
 
 class MultusNetwork(Model, frozen=True, kw_only=True):
@@ -226,7 +226,7 @@ class Probe(Model, frozen=True, kw_only=True):
 
 
 class InstanceSpec(Model, frozen=True, kw_only=True):
-    domain: Domain
+    domain: Domain = Domain()
     networks: tuple[Network, ...] = ()
     volumes: tuple[Volume, ...] = ()
     hostname: str | None = None
@@ -250,7 +250,7 @@ class TemplateMeta(Model, frozen=True, kw_only=True):
 
 class Template(Model, frozen=True, kw_only=True):
     metadata: TemplateMeta = TemplateMeta()
-    spec: InstanceSpec
+    spec: InstanceSpec = InstanceSpec()
 
 
 class Matcher(Model, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ class VirtualMachineSpec(Model, frozen=True, kw_only=True):
     run_strategy: str | None = None
     instancetype: Matcher | None = None
     preference: Matcher | None = None
-    template: Template
+    template: Template = Template()
 
 
 class VolumeSnapshotStatus(Model, frozen=True, kw_only=True):
@@ -283,7 +283,7 @@ class VirtualMachineStatus(Model, frozen=True, kw_only=True):
 class VirtualMachine(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = Resource(GROUP, "v1", "VirtualMachine", "virtualmachines", True)
 
-    spec: VirtualMachineSpec
+    spec: VirtualMachineSpec = VirtualMachineSpec()
     status: VirtualMachineStatus = VirtualMachineStatus()
 
 
@@ -328,7 +328,7 @@ class InstanceStatus(Model, frozen=True, kw_only=True):
 class VirtualMachineInstance(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = Resource(GROUP, "v1", "VirtualMachineInstance", "virtualmachineinstances", True)
 
-    spec: InstanceSpec
+    spec: InstanceSpec = InstanceSpec()
     status: InstanceStatus = InstanceStatus()
 
 
@@ -346,5 +346,5 @@ class VirtualMachineInstanceMigration(Object, frozen=True, kw_only=True):
         GROUP, "v1", "VirtualMachineInstanceMigration", "virtualmachineinstancemigrations", True
     )
 
-    spec: MigrationSpec
+    spec: MigrationSpec = MigrationSpec()
     status: MigrationStatus = MigrationStatus()

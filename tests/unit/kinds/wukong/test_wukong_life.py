@@ -1,0 +1,397 @@
+"""A Wukong's life in virtual time: made in order, told truthfully, changed, grown, deleted to its end."""
+
+import asyncio
+
+import pytest
+
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.spec import Wukong
+from corral.kube.errors import NotFound
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from tests.unit.kinds.wukong.world import KUBEVIRT, LARGE, NAMESPACE, World, a_wukong
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_a_wukong_with_two_disks_and_two_networks_comes_to_run() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+
+    status = (await world.wukong()).status
+    assert (status.phase, status.vm_name, status.node_name) == ("Running", "vm", "node-a")
+    assert status.guest_os == "Debian GNU/Linux 13 (trixie)"
+    assert [(v.name, v.pvc_name, v.bound, v.size) for v in status.volumes] == [
+        ("root", "vm-root", True, "10Gi"),
+        ("data", "vm-data", True, "50Gi"),
+    ]
+    assert [(n.name, n.ip_address, n.nad_name) for n in status.networks] == [
+        ("default", "10.0.0.5", ""),
+        ("lan", "10.0.1.5", "vm-lan-nad"),
+    ]
+    for kind in ("Ready", "NetworksConfigured", "VolumesBound", "DisksResized", "LiveMigratable"):
+        assert (await world.condition(kind))[0] == "True", kind
+    assert world.events("Running") == ["the virtual machine is running"]
+
+
+async def test_the_machine_is_made_only_when_networks_and_disks_are_there_and_progress_is_told_meanwhile() -> None:
+    world = World(pace_s=10)  # an import takes its time
+    await world.begin(a_wukong(LARGE))
+    seen: list[tuple[str | None, str, bool]] = []
+    for _ in range(50):
+        await asyncio.sleep(5)
+        status = (await world.wukong()).status
+        seen.append((status.phase, status.volumes[0].progress, bool(world.names(VirtualMachine))))
+
+    assert ("Creating", "48.20%", False) in seen, seen
+    assert ("Creating", "48.20%", True) not in seen
+    assert seen[-1] == ("Running", "", True)
+
+
+async def test_status_has_names_and_networks_from_the_first_look_on() -> None:
+    """Defect 4: names, networks and node were not saved while creating."""
+    world = World()
+    world.standin.volumes.failing["vm-root"] = "no such file"
+    await world.make(a_wukong(LARGE))
+
+    status = (await world.wukong()).status
+    assert status.vm_name == "vm"
+    assert [network.nad_name for network in status.networks] == ["", "vm-lan-nad"]
+    assert all(network.mac_address.startswith("02:") for network in status.networks)
+
+
+@pytest.mark.parametrize("csi", [False, True], ids=["WaitForFirstConsumer", "PendingPopulation"])
+async def test_a_disk_that_waits_for_its_consumer_gets_it(csi: bool) -> None:
+    """Defect 6: machine and disk waited for each other for ever."""
+    world = World(waits=True, csi=csi)
+    await world.make(a_wukong(LARGE.replace("size: 10Gi", "size: 10Gi, storageClassName: fast")))
+
+    assert (await world.wukong()).status.phase == "Running"
+    assert await world.condition("VolumesBound") == ("True", "VolumesReady")
+
+
+async def test_a_machine_that_is_halted_is_stopped_and_ready() -> None:
+    """Defect 3: Stopped could not be reached."""
+    world = World()
+    await world.make(a_wukong())
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    assert (await world.wukong()).status.phase == "Stopped"
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    assert world.names(VirtualMachineInstance) == []
+
+    await world.change({"startStrategy": {"runStrategy": "Always"}})
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_paused_machine_is_told_as_paused() -> None:
+    world = World()
+    await world.make(a_wukong())
+    world.standin.machines.paused.add("vm")
+    await world.settled()
+    assert (await world.wukong()).status.phase == "Paused"
+    assert await world.condition("Ready") == ("False", "MachinePaused")
+
+
+async def test_a_disk_grows_when_its_size_grows() -> None:
+    """Defect 2: the size was compared with itself."""
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.change(
+        {
+            "disks": [
+                {"name": "root", "size": "20Gi", "image": "docker://images.test/debian:13", "boot": True},
+                {"name": "data", "size": "50Gi"},
+            ]
+        }
+    )
+    assert (await world.claim("vm-root")).spec.resources.requests["storage"] == "20Gi"
+    assert (await world.wukong()).status.volumes[0].size == "20Gi"
+    assert await world.condition("DisksResized") == ("True", "SizesAsAsked")
+
+
+async def test_a_class_that_cannot_grow_is_told_with_the_disk() -> None:
+    world = World(grows=False)
+    await world.make(a_wukong())
+    await world.change({"disks": [{"name": "root", "size": "20Gi", "image": "https://images.test/debian.qcow2"}]})
+
+    assert await world.condition("Ready") == ("False", "DiskCannotGrow")
+    assert await world.condition("DisksResized") == ("False", "CannotGrow")
+    assert (await world.claim("vm-root")).spec.resources.requests["storage"] == "10Gi"
+
+
+async def test_deletion_ends_and_leaves_nothing() -> None:
+    """Defect 1: deletion never ended once a DataVolume was gone."""
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.delete(Wukong, "vm")
+    await world.settled()
+
+    for kind in (Wukong, VirtualMachine, VirtualMachineInstance, DataVolume, PersistentVolumeClaim):
+        assert world.names(kind) == [], kind.__name__
+    assert world.names(NetworkAttachmentDefinition) == []
+    assert world.names(Secret) == []
+
+
+async def test_deletion_ends_also_when_others_have_deleted_the_children_before() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.operator.stop()
+    await world.delete(DataVolume, "vm-root")
+    await world.delete(PersistentVolumeClaim, "vm-data")
+    await world.delete(NetworkAttachmentDefinition, "vm-lan-nad")
+    await world.delete(Wukong, "vm")
+    world.operator.start()
+    await world.settled()
+
+    assert world.names(Wukong) == world.names(DataVolume) == world.names(PersistentVolumeClaim) == []
+
+
+async def test_the_machine_goes_before_its_disks_and_deletion_says_what_it_waits_for() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.patch(VirtualMachine, "vm", {"metadata": {"finalizers": ["someone/else"]}})
+    await world.delete(Wukong, "vm")
+    await asyncio.sleep(60)
+
+    wukong = await world.wukong()
+    assert wukong.status.phase == "Deleting"
+    ready = wukong.status.conditions[0]
+    assert ready.message == "waiting until VirtualMachine lab/vm is gone, held by someone/else"
+    assert world.names(DataVolume) == ["vm-root"]
+
+    await world.patch(VirtualMachine, "vm", {"metadata": {"finalizers": None}})
+    await world.settled()
+    assert world.names(Wukong) == []
+
+
+async def test_a_kept_disk_outlives_its_wukong_and_a_new_one_of_the_name_gets_it() -> None:
+    world = World()
+    kept = LARGE.replace("size: 50Gi", "size: 50Gi, keepOnDelete: true")
+    await world.make(a_wukong(kept))
+    before = (await world.claim("vm-data")).metadata.uid
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(PersistentVolumeClaim) == ["vm-data"]
+
+    await world.add(a_wukong(kept))
+    assert (await world.wukong()).status.phase == "Running"
+    assert (await world.claim("vm-data")).metadata.uid == before
+
+
+async def test_a_disk_taken_out_of_the_spec_goes_once_the_machine_has_let_go_of_it() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.change(
+        {"disks": [{"name": "root", "size": "10Gi", "image": "docker://images.test/debian:13", "boot": True}]}
+    )
+    assert [v.name for v in (await world.machine()).spec.template.spec.volumes] == ["root", "cloudinit"]
+    assert "vm-data" in world.names(PersistentVolumeClaim)  # the running instance still has it
+
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    assert world.names(PersistentVolumeClaim) == ["vm-root"]
+
+
+async def test_a_disk_that_comes_while_the_machine_runs_is_plugged_in() -> None:
+    world = World()
+    await world.make(a_wukong())
+    root = {"name": "root", "size": "10Gi", "image": "https://images.test/debian.qcow2"}
+    await world.change({"disks": [root, {"name": "more", "size": "5Gi"}]})
+
+    volumes = {v.name: v for v in (await world.machine()).spec.template.spec.volumes}
+    assert volumes["more"].persistent_volume_claim is not None
+    assert volumes["more"].persistent_volume_claim.hotpluggable is True
+    assert volumes["root"].data_volume is not None
+    assert volumes["root"].data_volume.hotpluggable is None
+
+
+async def test_a_disk_that_someone_else_plugged_in_stays() -> None:
+    """Defect 9: the machine's spec was overwritten in each pass."""
+    world = World()
+    await world.make(a_wukong())
+    machine = world.server.get(VirtualMachine, "vm", NAMESPACE)
+    assert machine is not None
+    spec = machine["spec"]["template"]["spec"]
+    foreign = {"name": "usb", "persistentVolumeClaim": {"claimName": "stick", "hotpluggable": True}}
+    disks = [*spec["domain"]["devices"]["disks"], {"name": "usb", "disk": {"bus": "scsi"}}]
+    await world.patch(
+        VirtualMachine,
+        "vm",
+        {
+            "spec": {
+                "template": {"spec": {"volumes": [*spec["volumes"], foreign], "domain": {"devices": {"disks": disks}}}}
+            }
+        },
+    )
+    await world.settled()
+    await world.change({"cpu": 3})
+
+    after = await world.machine()
+    assert [v.name for v in after.spec.template.spec.volumes] == ["root", "cloudinit", "usb"]
+    assert [d.name for d in after.spec.template.spec.domain.devices.disks] == ["root", "cloudinit", "usb"]
+
+
+async def test_fields_that_kubevirt_fills_in_are_left_alone() -> None:
+    world = World()
+    await world.make(a_wukong())
+    defaults = {"spec": {"template": {"spec": {"architecture": "amd64", "domain": {"machine": {"type": "q35"}}}}}}
+    await world.patch(VirtualMachine, "vm", defaults)
+    await world.settled()
+
+    machine = world.server.get(VirtualMachine, "vm", NAMESPACE)
+    assert machine is not None
+    assert machine["spec"]["template"]["spec"]["architecture"] == "amd64"
+    assert world.events("Drifted") == []
+
+
+async def test_what_someone_changed_in_the_machine_is_put_back() -> None:
+    world = World()
+    await world.make(a_wukong())
+    await world.patch(VirtualMachine, "vm", {"spec": {"runStrategy": "Halted"}})
+    await world.settled()
+    assert (await world.machine()).spec.run_strategy == "Always"
+    assert len(world.events("Drifted")) == 1
+
+
+async def test_a_change_that_needs_a_restart_is_told() -> None:
+    world = World()
+    await world.make(a_wukong())
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
+    await world.change({"cpu": 4})
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+
+async def test_a_settled_wukong_is_not_written_again() -> None:
+    """Defect 8: times of conditions changed in each pass, and each write caused the next."""
+    world = World()
+    await world.make(a_wukong(LARGE))
+    before = await world.wukong()
+    version = world.server.storage.version
+    await world.days_pass(0.5)  # a resync
+
+    assert world.server.storage.version == version
+    assert (await world.wukong()).status == before.status
+
+
+async def test_a_disk_that_fails_is_told_in_cdis_words_and_does_not_stop_the_others() -> None:
+    world = World()
+    world.standin.volumes.failing["vm-root"] = "404 Not Found"
+    await world.make(a_wukong(LARGE))
+
+    wukong = await world.wukong()
+    assert wukong.status.phase == "Error"
+    assert await world.condition("Stalled") == ("True", "DiskFailed")
+    assert "404 Not Found" in wukong.status.conditions[0].message
+    assert (await world.claim("vm-data")).status.phase == "Bound"
+    assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
+    assert len(world.events("DiskFailed")) == 1
+
+    world.standin.volumes.failing.clear()
+    await world.delete(DataVolume, "vm-root")
+    await world.settled()
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_network_that_is_named_is_waited_for_and_never_deleted() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE.replace("bridgeName: br0, vlanId: 42", "nadName: shared")))
+    assert await world.condition("Ready") == ("False", "NetworkMissing")
+    assert await world.condition("NetworksConfigured") == ("False", "NetworksMissing")
+    assert world.names(VirtualMachine) == []
+
+    await world.add(NetworkAttachmentDefinition(metadata=ObjectMeta(name="shared", namespace=NAMESPACE)))
+    assert (await world.wukong()).status.phase == "Running"
+
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(NetworkAttachmentDefinition) == ["shared"]
+
+
+async def test_a_network_taken_out_of_the_spec_goes_after_the_machine_has_let_go_of_it() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.change({"networks": []})
+    machine = await world.machine()
+    leaving = {i.name: i.state for i in machine.spec.template.spec.domain.devices.interfaces}
+    assert leaving == {"default": None, "lan": "absent"}
+    assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
+
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    assert world.names(NetworkAttachmentDefinition) == []
+
+
+async def test_a_missing_key_is_waited_for_and_changes_of_it_arrive() -> None:
+    world = World()
+    spec = "{sshKeySecret: keys, " + "cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"
+    await world.make(a_wukong(spec))
+    assert await world.condition("Ready") == ("False", "SecretMissing")
+    assert world.names(PersistentVolumeClaim) == ["vm-root"]
+
+    await world.add(
+        Secret(metadata=ObjectMeta(name="keys", namespace=NAMESPACE), data={"ssh-publickey": b"ssh-ed25519 AAAA one"})
+    )
+    assert b"ssh-ed25519 AAAA one" in (await world.secret("vm-cloud-init")).data["userdata"]
+    assert (await world.wukong()).status.phase == "Running"
+
+
+@pytest.mark.parametrize(
+    ("lacking", "reason"),
+    [
+        (KUBEVIRT, "KubeVirtMissing"),
+        ((DataVolume,), "CDIMissing"),
+        ((NetworkAttachmentDefinition,), "MultusMissing"),
+    ],
+    ids=["KubeVirt", "CDI", "Multus"],
+)
+async def test_a_missing_definition_is_told_once_and_the_work_goes_on_when_it_appears(
+    lacking: tuple[type[VirtualMachine], ...], reason: str
+) -> None:
+    world = World(lacking=lacking)
+    await world.make(a_wukong(LARGE))
+    assert await world.condition("Ready") == ("False", reason)
+    assert await world.condition("Stalled") == ("True", reason)
+    assert len(world.events(reason)) == 1
+    assert world.names(VirtualMachine) == [] if VirtualMachine not in lacking else True
+    assert "vm-data" in world.names(PersistentVolumeClaim)
+
+    for kind in lacking:
+        world.serve(kind)
+    await asyncio.sleep(120)
+    await world.settled()
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_deletion_ends_without_kubevirt_too() -> None:
+    world = World(lacking=KUBEVIRT)
+    await world.make(a_wukong(LARGE))
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(Wukong) == world.names(PersistentVolumeClaim) == []
+
+
+async def test_a_machine_of_that_name_that_is_not_ours_is_never_touched() -> None:
+    world = World()
+    foreign = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm", "namespace": NAMESPACE},
+        "spec": {"runStrategy": "Halted", "template": {"spec": {"domain": {"devices": {}}}}},
+    }
+    world.server.add(foreign)
+    await world.make(a_wukong())
+    assert await world.condition("Ready") == ("False", "NameTaken")
+
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(VirtualMachine) == ["vm"]
+    assert world.names(Wukong) == []
+
+
+async def test_a_suspended_wukong_is_left_alone() -> None:
+    world = World()
+    await world.make(a_wukong("{suspend: true, " + "cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"))
+    assert world.names(PersistentVolumeClaim) == []
+    assert await world.condition("Ready") == ("False", "Suspended")
+    with pytest.raises(NotFound):
+        await world.machine()

@@ -1,0 +1,215 @@
+"""What a Wukong becomes: attachments, DataVolumes, cloud-init's data and the machine."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from corral.kinds.wukong import names
+from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret, secrets_needed, user_data_of
+from corral.kinds.wukong.disks import disks_of, image_source, new_object
+from corral.kinds.wukong.machine import BadSpec, run_strategy, virtual_machine
+from corral.kinds.wukong.networks import machine_interfaces, network_data, own_attachments
+from corral.kinds.wukong.spec import Wukong
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import Secret
+from tests.unit.kinds.golden import as_yaml, assert_golden
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, a_wukong
+
+GOLDEN = Path(__file__).parent / "golden"
+UID = "6e5b0ab4-5a0c-4a35-9f0b-3f8a6a0e2c11"
+
+FULL = """
+cpu: 8
+cpuOptions: {sockets: 2, threads: 2, model: host-passthrough, dedicated: true}
+memory: 16Gi
+hugepages: 1Gi
+firmware: {bootloader: uefi, secureBoot: true, tpm: true, persistent: true}
+clock: {timezone: Europe/Zurich}
+watchdog: true
+readinessProbe: {guestAgent: true}
+livenessProbe: {tcpPort: 22}
+gpus: [{name: gpu0, deviceName: nvidia.com/TU104GL_Tesla_T4}]
+disks:
+- {name: root, size: 20Gi, source: {dataSource: {name: debian, namespace: golden}}, cache: none}
+- {name: live, size: 1Gi, source: {containerDisk: {image: 'images.test/live:1'}}, bus: sata}
+- {name: data, size: 50Gi, storageClassName: fast, accessModes: [ReadWriteMany], volumeMode: Block}
+networks:
+- {name: lan, type: ovs, bridgeName: ovs0, vlanId: 7, primary: true}
+- {name: fast, type: sriov, resourceName: vendor.test/pool}
+- {name: tap, type: macvlan, physicalInterface: eth1}
+highAvailability:
+  antiAffinity: true
+  group: web
+  nodeSelector: {disk: ssd}
+  tolerations: [{key: vm, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]
+  spread: {topologyKey: topology.kubernetes.io/zone}
+  priorityClassName: high
+  evictionStrategy: LiveMigrate
+cloudInit:
+  packages: [qemu-guest-agent]
+  mounts: [{path: /srv, disk: data}, {path: /home, device: 'nas:/home', type: nfs4}]
+"""
+
+
+def given(spec: str, name: str = "vm") -> Wukong:
+    wukong = a_wukong(spec, name)
+    return msgspec.structs.replace(wukong, metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=UID))
+
+
+def a_secret(name: str, **data: str) -> Secret:
+    metadata = ObjectMeta(name=name, namespace=NAMESPACE)
+    return Secret(metadata=metadata, data={key: value.encode() for key, value in data.items()})
+
+
+@pytest.mark.parametrize(("name", "spec"), [("large", LARGE), ("full", FULL)])
+def test_everything_that_is_made_is_as_people_have_read_it(name: str, spec: str) -> None:
+    wukong = given(spec)
+    disks = disks_of(wukong, {}, {}, ())
+    made = [new_object(wukong, disk) for disk in disks if disk.container is None]
+    objects = [*own_attachments(wukong), *made, virtual_machine(wukong, disks, None, None)]
+    assert_golden(GOLDEN / f"{name}.yaml", as_yaml(objects))
+
+
+@pytest.mark.parametrize(
+    ("image", "url"),
+    [
+        ("docker://images.test/debian:13", "docker://images.test/debian:13"),
+        ("images.test/debian:13", "docker://images.test/debian:13"),
+        ("oci-archive://images.test/a.tar", "oci-archive://images.test/a.tar"),
+    ],
+)
+def test_a_registry_image_keeps_the_scheme_that_cdi_asks_for(image: str, url: str) -> None:
+    """Defect 5: the scheme was cut off, and CDI refuses what has none."""
+    registry = image_source(image).registry
+    assert registry is not None
+    assert registry.url == url
+
+
+def test_the_boot_disk_is_filled_with_the_os_image_and_starts_first() -> None:
+    spec = (
+        "{osImage: 'images.test/debian:13', cpu: 1, memory: 1Gi, "
+        "disks: [{name: a, size: 1Gi}, {name: b, size: 1Gi, boot: true}]}"
+    )
+    wukong = given(spec)
+    disks = disks_of(wukong, {}, {}, ())
+    assert [disk.filling is not None for disk in disks] == [False, True]
+    devices = virtual_machine(wukong, disks, None, None).spec.template.spec.domain.devices.disks
+    assert {device.name: device.boot_order for device in devices} == {"a": None, "b": 1, "cloudinit": None}
+
+
+@pytest.mark.parametrize(
+    ("spec", "strategy"),
+    [
+        ("{}", "Always"),
+        ("{startStrategy: {autoStart: false}}", "Halted"),
+        ("{startStrategy: {runStrategy: Manual, autoStart: false}}", "Manual"),
+        ("{highAvailability: {restartPolicy: OnFailure}}", "RerunOnFailure"),
+        ("{highAvailability: {restartPolicy: Never}}", "Once"),
+        ("{highAvailability: {restartPolicy: Never}, startStrategy: {autoStart: false}}", "Halted"),
+    ],
+)
+def test_the_run_strategy_follows_from_the_spec(spec: str, strategy: str) -> None:
+    base = yaml.safe_load("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}")
+    assert run_strategy(given(yaml.safe_dump(base | yaml.safe_load(spec)))) == strategy
+
+
+def test_cores_that_cannot_be_divided_are_told() -> None:
+    wukong = given("{cpu: 3, cpuOptions: {sockets: 2}, memory: 1Gi, disks: [{name: root, size: 1Gi}]}")
+    with pytest.raises(BadSpec, match="cpu is 3, which cannot be divided into 2 sockets of 1 threads"):
+        virtual_machine(wukong, (), None, None)
+
+
+def test_addresses_are_stable_local_and_different_for_each_network_and_machine() -> None:
+    macs = [names.mac_address(uid, network) for uid in ("a", "b") for network in ("lan", "san")]
+    assert len(set(macs)) == 4
+    assert all(mac.startswith("02:") for mac in macs)
+    assert macs == [names.mac_address(uid, network) for uid in ("a", "b") for network in ("lan", "san")]
+
+
+def test_a_static_address_is_network_data_matched_by_the_mac_that_the_interface_has() -> None:
+    wukong = given(LARGE)
+    lan = network_data(wukong)["ethernets"]["lan"]
+    interface = next(i for i in machine_interfaces(wukong) if i.name == "lan")
+    assert lan == {
+        "match": {"macaddress": interface.mac_address},
+        "addresses": ["10.1.2.3/24"],
+        "routes": [{"to": "0.0.0.0/0", "via": "10.1.2.1"}],
+    }
+
+
+USERS = """
+cpu: 1
+memory: 1Gi
+disks: [{name: root, size: 1Gi}]
+sshKeySecret: keys
+cloudInitUser: {name: admin, passwordHashSecret: {name: hashes, key: admin}}
+cloudInit:
+  users: [{name: eve, lockPasswd: true, sudo: '', groups: [], sshAuthorizedKeys: ["ssh-rsa AAAA 'eve: [x'"]}]
+  runCommands: ["echo \\"a: b\\" > /etc/motd; users:\\n- name: root"]
+"""
+SECRETS = {
+    "keys": a_secret("keys", authorized_keys="ssh-ed25519 AAAA one\n# comment\nssh-rsa BBBB two\n"),
+    "hashes": a_secret("hashes", admin="$6$salt$hash\n"),
+}
+
+
+def test_user_data_survives_a_yaml_reader_whatever_is_in_it() -> None:
+    """Defect 12: texts were joined, so a colon or a quote became syntax."""
+    wukong = given(USERS)
+    text = cloud_init_secret(wukong, SECRETS).data["userdata"].decode()
+    assert text.startswith("#cloud-config\n")
+    assert yaml.safe_load(text) == user_data_of(wukong, SECRETS)
+    admin, eve = yaml.safe_load(text)["users"]
+    assert admin["passwd"] == "$6$salt$hash"
+    assert admin["ssh_authorized_keys"] == ["ssh-ed25519 AAAA one", "ssh-rsa BBBB two"]
+    assert eve["ssh_authorized_keys"][0] == "ssh-rsa AAAA 'eve: [x'"
+    assert yaml.safe_load(text)["runcmd"] == ['echo "a: b" > /etc/motd; users:\n- name: root']
+    assert yaml.safe_load(text)["ssh_pwauth"] is True
+
+
+def test_nothing_secret_is_in_the_machine() -> None:
+    """Defect 11: hashes stood inline in the machine, which also allows only 2,048 bytes."""
+    wukong = given(USERS)
+    machine = virtual_machine(wukong, disks_of(wukong, {}, {}, ()), None, None)
+    text = as_yaml([machine])
+    assert "$6$" not in text
+    assert "ssh-" not in text
+    assert "secretRef" in text
+
+
+@pytest.mark.parametrize(
+    ("secrets", "reason", "told"),
+    [
+        ({}, "SecretMissing", "waiting for Secret keys"),
+        ({**SECRETS, "hashes": a_secret("hashes", other="x")}, "SecretUnfit", "Secret hashes has no key admin"),
+        ({**SECRETS, "hashes": a_secret("hashes", admin="hunter2")}, "SecretUnfit", "expected a crypt hash"),
+        ({**SECRETS, "keys": a_secret("keys", note="nothing")}, "SecretUnfit", "holds no public key"),
+    ],
+)
+def test_a_secret_that_does_not_fit_is_told_without_what_it_holds(
+    secrets: dict[str, Secret], reason: str, told: str
+) -> None:
+    with pytest.raises(Unfit, match=told) as caught:
+        cloud_init_secret(given(USERS), secrets)
+    assert caught.value.reason == reason
+    assert "hunter2" not in caught.value.message
+
+
+def test_user_data_of_ones_own_is_named_and_not_copied() -> None:
+    wukong = given("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}], cloudInit: {userDataSecret: mine}}")
+    assert secrets_needed(wukong) == {"mine"}
+    secret = cloud_init_secret(wukong, {"mine": a_secret("mine", userdata="#cloud-config")})
+    assert set(secret.data) == {"networkdata"}
+    volume = virtual_machine(wukong, (), None, None).spec.template.spec.volumes[-1]
+    assert volume.cloud_init_no_cloud is not None
+    assert volume.cloud_init_no_cloud.secret_ref is not None
+    assert volume.cloud_init_no_cloud.secret_ref.name == "mine"
+
+
+def test_no_wukong_makes_anything_outside_its_namespace() -> None:
+    """Defect 10: a machine could change the network of every node."""
+    wukong = given(FULL)
+    assert all(attachment.resource.namespaced for attachment in own_attachments(wukong))
+    assert {type(a).__name__ for a in own_attachments(wukong)} == {"NetworkAttachmentDefinition"}
