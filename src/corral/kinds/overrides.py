@@ -103,11 +103,12 @@ def laid_over(ours: Any, theirs: Any, field: str = "") -> Any:
 
 
 def pod_template(
-    ours: PodTemplateSpec, theirs: PodTemplate, *, container: str, daemon: Mapping[str, Any]
+    ours: PodTemplateSpec, theirs: PodTemplate, *, container: str, daemon: Mapping[str, Any], field: str = "spec"
 ) -> PodTemplateSpec:
     """The pod template with the user's: labels and annotations added (ours stay), pod and main container overridden.
 
-    `container` is the name of the daemon's container in our template; `daemon` are the overrides of it.
+    `container` is the name of the daemon's container in our template; `daemon` are the overrides of it. `field` is
+    where in the manifest both are, for the message.
     """
     meta, spec = ours.metadata, ours.spec
     metadata = msgspec.structs.replace(
@@ -116,9 +117,10 @@ def pod_template(
         annotations={**theirs.annotations, **meta.annotations},
     )
     containers = tuple(
-        overridden(one, daemon, what=f"spec.{container}") if one.name == container else one for one in spec.containers
+        overridden(one, daemon, what=f"{field}.{container}") if one.name == container else one
+        for one in spec.containers
     )
-    pod = overridden(msgspec.structs.replace(spec, containers=containers), theirs.spec, what="spec.template.spec")
+    pod = overridden(msgspec.structs.replace(spec, containers=containers), theirs.spec, what=f"{field}.template.spec")
     return msgspec.structs.replace(ours, metadata=metadata, spec=pod)
 
 

@@ -183,7 +183,8 @@ def _template(
     ours_labels = {**_labels(component, accounting), **labels}
     metadata = ObjectMeta(labels=ours_labels, annotations={CONFIG_DIGEST: config_digest})
     ours = PodTemplateSpec(metadata=metadata, spec=pod)
-    found: PodTemplateSpec = overrides.pod_template(ours, theirs, container=component, daemon=daemon)
+    field = "spec.managed" if component == MARIADB else "spec"
+    found: PodTemplateSpec = overrides.pod_template(ours, theirs, container=component, daemon=daemon, field=field)
     return found
 
 

@@ -10,9 +10,9 @@ from corral.engine import Apply, Create, summary_lines
 from corral.engine.plan import as_data
 from corral.kinds.accounting.plan import Snapshot, complaint, is_ready, plan
 from corral.kinds.accounting.render import database
-from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database
+from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database, ManagedDatabase
 from corral.kinds.controller.spec import Controller, ControllerSpec
-from corral.kinds.parts import External, KeyRef, Ref
+from corral.kinds.parts import External, KeyRef, PodTemplate, Ref
 from corral.kube.codec import encode
 from corral.kube.meta import Object, ObjectMeta, ref
 from corral.kube.models.apps_v1 import StatefulSet, StatefulSetStatus
@@ -303,3 +303,17 @@ def test_a_slurmdbd_that_is_not_ready_is_told_with_the_reason(pod: Pod, words: s
 
     assert next(w.message for w in decided.waits if w.reason == "SlurmdbdNotReady").endswith(told)
     assert (decided.again_after_s is not None) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("managed", "field"),
+    [
+        (ManagedDatabase(mariadb={"image": 1}), "spec.managed.mariadb: "),
+        (ManagedDatabase(template=PodTemplate(spec={"hostname": 1})), "spec.managed.template.spec: "),
+    ],
+    ids=["container", "pod"],
+)
+def test_a_bad_override_of_the_database_names_the_field_that_is_wrong(managed: ManagedDatabase, field: str) -> None:
+    (wait,) = [wait for wait in plan(seen(an_accounting(managed=managed))).waits if wait.reason == "BadOverride"]
+
+    assert wait.message.startswith(field)
