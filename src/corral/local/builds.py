@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -104,7 +104,8 @@ def build(progress: Progress, binaries: Sequence[Binary] = BINARIES) -> None:
         progress.cached(GO_STEP, "nothing to build")
     for candidate in binaries:
         if candidate not in wanted:
-            os.utime(place(candidate).parent)  # used now: see corral.local.pruning
+            with suppress(PermissionError):  # a cache of another user serves as well
+                os.utime(place(candidate).parent)  # used now: see corral.local.pruning
             progress.cached(candidate.name, version(candidate.module))
     if wanted:
         _build_all(progress, wanted)
