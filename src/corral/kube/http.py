@@ -76,7 +76,11 @@ class HttpTransport:
         try:
             yield HttpStream(response, request.subject, self._url)
         finally:
-            response.close()  # not released: a stream left early has more to say, and its connection cannot be used
+            # Not released: a stream left early has more to say, and its connection cannot be used. Nor closed politely:
+            # the farewell of TLS would wait for a peer that still talks, maybe longer than our loop lives.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
+            response.close()
 
     @asynccontextmanager
     async def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AsyncIterator[Socket]:
