@@ -1,0 +1,279 @@
+"""Wukongs on a real API server with the real definitions: every object that we send passes its real schema."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from corral.engine import Key, Manager, Metrics, plan_object, system_clock
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.controller import controller
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import Client, Precondition
+from corral.kube.crd import crd_of, to_yaml
+from corral.kube.definitions import define
+from corral.kube.errors import Invalid, KubeError, NotFound
+from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
+from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim
+from corral.kube.models.storage_v1 import StorageClass
+from corral.testing.cluster import Cluster
+from corral.testing.kubevirt_standin import KubeVirtStandIn
+from corral.testing.vmcrds import as_yaml, vm_crds
+
+pytestmark = pytest.mark.cluster
+
+WITHIN_S = 180.0
+CLASS = "wukong-test"
+
+WHOLE = """
+cpu: 4
+memory: 8Gi
+disks:
+- {name: root, size: 1Gi, image: 'docker://images.test/debian:13', boot: true, storageClassName: wukong-test}
+- {name: data, size: 2Gi, storageClassName: wukong-test}
+networks:
+- {name: default}
+- {name: lan, bridgeName: br0, vlanId: 42, ipConfig: {mode: static, address: 10.1.2.3/24, gateway: 10.1.2.1}}
+firmware: {bootloader: uefi, secureBoot: true, tpm: true}
+clock: {timezone: Europe/Zurich}
+watchdog: true
+readinessProbe: {guestAgent: true}
+livenessProbe: {tcpPort: 22}
+gpus: [{name: gpu0, deviceName: nvidia.com/TU104GL_Tesla_T4}]
+highAvailability:
+  antiAffinity: true
+  tolerations: [{key: vm, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]
+  spread: {}
+  evictionStrategy: LiveMigrateIfPossible
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions(corral_cluster: Cluster) -> Iterator[None]:
+    """They go with the module: a cluster with KubeVirt's definitions is another cluster."""
+    corral_cluster.define(to_yaml(crd_of(Wukong)))
+    corral_cluster.define(as_yaml(vm_crds()))
+    yield
+    names = [crd["metadata"]["name"] for crd in vm_crds()]
+    corral_cluster.kubectl(
+        "delete", "crd", Wukong.resource.plural_and_group, *names, "--wait=false", "--ignore-not-found"
+    )
+
+
+@pytest.fixture
+async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
+    async with corral_cluster.client() as client:
+        yield client
+
+
+async def until(holds: Callable[[], Awaitable[object]], within_s: float = WITHIN_S) -> None:
+    """Wait for a fact; the last thing seen is in the message."""
+    seen: object = None
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                try:
+                    seen = await holds()
+                except NotFound as error:
+                    seen = str(error)
+                if seen is True:
+                    return
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"not within {within_s:g} s; seen last: {seen}") from None
+
+
+@asynccontextmanager
+async def operating(client: Client, namespace: str) -> AsyncIterator[KubeVirtStandIn]:
+    grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
+    await client.apply(grows, field_manager="test", force=True)
+    standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True)
+    stop = asyncio.Event()
+    manager = Manager(client, (controller(),), clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
+    tasks = [asyncio.create_task(manager.run(stop)), asyncio.create_task(standin.run())]
+    try:
+        yield standin
+    finally:
+        stop.set()
+        tasks[1].cancel()
+        with suppress(asyncio.CancelledError):
+            await tasks[1]
+        await tasks[0]
+        for volume in (await client.list(PersistentVolume)).items:
+            if volume.spec.storage_class_name == CLASS:
+                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
+        await client.delete(StorageClass, CLASS, precondition=Precondition())
+
+
+async def apply(client: Client, namespace: str, spec: str, name: str = "vm") -> None:
+    metadata = {"name": name, "namespace": namespace}
+    manifest = msgspec.convert({"metadata": metadata, "spec": yaml.safe_load(spec)}, Wukong)
+    await client.apply(manifest, field_manager="person", force=True)
+
+
+async def phase_is(client: Client, namespace: str, phase: str) -> object:
+    status = (await client.get(Wukong, "vm", namespace)).status
+    told = {c.type: f"{c.status} {c.reason}: {c.message}" for c in status.conditions}
+    return True if (status.phase, told.get("Ready", "")[:4]) == (phase, "True") else (status.phase, told)
+
+
+async def is_gone(client: Client, kind: type[Object], name: str, namespace: str) -> object:
+    try:
+        return await client.get(kind, name, namespace)
+    except NotFound:
+        return True
+
+
+async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_real_schema(
+    client: Client, corral_namespace: str
+) -> None:
+    ns = corral_namespace
+    async with operating(client, ns) as standin:
+        await apply(client, ns, WHOLE)
+        await until(lambda: phase_is(client, ns, "Running"))
+        assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
+        settled = (await client.get(VirtualMachine, "vm", ns)).metadata.generation
+
+        await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi"))
+        await until(lambda: has_size(client, ns, "vm-data", "3Gi"))
+        with pytest.raises(Invalid, match="never shrinks"):
+            await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 2500Mi"))
+        assert (await client.get(VirtualMachine, "vm", ns)).metadata.generation == settled
+
+        await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi") + "startStrategy: {runStrategy: Halted}\n")
+        await until(lambda: phase_is(client, ns, "Stopped"))
+
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+        assert standin.refused == set()
+        for kind, name in (
+            (VirtualMachine, "vm"),
+            (DataVolume, "vm-root"),
+            (PersistentVolumeClaim, "vm-data"),
+            (NetworkAttachmentDefinition, "vm-lan-nad"),
+        ):
+            assert await is_gone(client, kind, name, ns) is True
+
+
+async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:
+    status = (await client.get(Wukong, "vm", namespace)).status
+    found = {volume.pvc_name: volume.size for volume in status.volumes}
+    return True if found.get(claim) == size else found
+
+
+async def test_a_definition_that_disappears_is_told_and_the_work_goes_on_when_it_is_back(
+    client: Client, corral_namespace: str
+) -> None:
+    ns = corral_namespace
+    name = NetworkAttachmentDefinition.resource.plural_and_group
+    (multus,) = [crd for crd in vm_crds() if crd["metadata"]["name"] == name]
+    await client.delete(CustomResourceDefinition, name, precondition=Precondition())
+    await until(lambda: is_gone(client, CustomResourceDefinition, name, ""))
+    async with operating(client, ns):
+        await apply(client, ns, WHOLE)
+        await until(lambda: ready_reason(client, ns, "MultusMissing"))
+        await define(client, [msgspec.convert(multus, CustomResourceDefinition)], field_manager="test")
+        await until(lambda: phase_is(client, ns, "Running"))
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def ready_reason(client: Client, namespace: str, reason: str) -> object:
+    conditions = (await client.get(Wukong, "vm", namespace)).status.conditions
+    found = next((c.reason for c in conditions if c.type == "Ready"), "")
+    return True if found == reason else found
+
+
+BASE: dict[str, Any] = {"cpu": 1, "memory": "1Gi", "disks": [{"name": "root", "size": "1Gi"}]}
+
+
+def with_disk(**fields: Any) -> dict[str, Any]:
+    return BASE | {"disks": [{"name": "root", "size": "1Gi"} | fields]}
+
+
+def with_network(**fields: Any) -> dict[str, Any]:
+    return BASE | {"networks": [{"name": "lan"} | fields]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (BASE | {"disks": []}, "spec.disks"),
+        (BASE | {"cpu": 65}, "spec.cpu"),
+        (BASE | {"memory": "lots"}, "spec.memory"),
+        ({"disks": BASE["disks"]}, "a machine needs cpu and memory"),
+        (BASE | {"instancetype": {"name": "u1.small"}}, "the instancetype says cpu and memory"),
+        (BASE | {"disks": [{"name": n, "size": "1Gi", "boot": True} for n in "ab"]}, "one disk boots"),
+        (BASE | {"disks": [{"name": "a", "size": "1Gi"}] * 2}, "Duplicate value"),
+        (with_disk(size="0"), "size is more than nothing"),
+        (with_disk(name="cloudinit"), "the disk that carries cloud-init"),
+        (with_disk(image="ftp://images.test/a"), "for others there is source"),
+        (with_disk(image="a:1", source={"blank": True}), "set one of them"),
+        (with_disk(source={}), "a source is one of"),
+        (with_disk(source={"blank": True, "upload": True}), "a source is one of"),
+        (with_disk(source={"registry": {"url": "images.test/a"}}), "docker:// or oci-archive://"),
+        (with_disk(source={"s3": {"url": "s3://bucket/a"}}), "begins with http"),
+        (BASE | {"networks": [{"name": n, "primary": True} for n in "ab"]}, "one network is primary"),
+        (BASE | {"networks": [{"name": "a", "primary": True}, {"name": "default"}]}, "leave the network `default` out"),
+        (with_network(name="default", type="bridge"), "the network `default` is the pod's own"),
+        (with_network(vlanId=4095), "spec.networks[0].vlanId"),
+        (with_network(name="a-very-long-name"), "at most 15 characters"),
+        (with_network(type="sriov"), "sriov needs resourceName"),
+        (with_network(type="macvlan"), "macvlan works only as macvtap"),
+        (with_network(type="macvlan", physicalInterface="eth0", vlanId=3), "macvlan cannot tag"),
+        (with_network(physicalInterface="eth0"), "the ports of a bridge belong to the nodes"),
+        (with_network(nadName="shared", vlanId=3), "choose one way"),
+        (with_network(ipConfig={"mode": "static"}), "a static address is missing"),
+        (with_network(ipConfig={"mode": "static", "address": "10.0.0.5"}), "with its prefix"),
+        (with_network(name="default", ipConfig={"mode": "static", "address": "10.0.0.5/24"}), "the pod network gives"),
+        (with_network(macAddress="01:00:00:00:00:01"), "macAddress"),
+        (BASE | {"firmware": {"secureBoot": True}}, "secureBoot needs bootloader uefi"),
+        (BASE | {"cloudInitUser": {"name": "a", "passwordHash": "hunter2"}}, "passwordHash"),
+        (BASE | {"cloudInit": {"mounts": [{"path": "/srv", "disk": "data"}]}}, "names a disk that is not in disks"),
+        (BASE | {"cloudInit": {"mounts": [{"path": "/srv"}]}}, "a mount is of a disk or of a device"),
+        (BASE | {"readinessProbe": {}}, "a probe is one of"),
+        (
+            BASE | {"highAvailability": {"restartPolicy": "Never"}, "startStrategy": {"runStrategy": "Always"}},
+            "set one of them",
+        ),
+    ],
+)
+async def test_the_server_refuses_what_cannot_work_with_the_reason(
+    client: Client, corral_cluster: Cluster, spec: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(KubeError) as caught:
+        await client.create(a_manifest(spec), field_manager="person", dry_run=True)
+    assert told in str(caught.value)
+
+
+def a_manifest(spec: dict[str, Any], name: str = "it") -> Object:
+    content = {
+        "apiVersion": Wukong.resource.api_version,
+        "kind": "Wukong",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+    return Wukong.resource.untyped()(content=content)
+
+
+async def test_a_name_that_no_machine_can_have_is_refused(client: Client) -> None:
+    for name, told in (("a" * 51, "at most 50 characters"), ("a.b", "has no dots")):
+        with pytest.raises(Invalid, match=told):
+            await client.create(a_manifest(BASE, name), field_manager="person", dry_run=True)
+
+
+async def test_what_a_disk_is_filled_with_is_decided_once(client: Client, corral_namespace: str) -> None:
+    spec = "{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi, image: 'a:1'}]}"
+    await apply(client, corral_namespace, spec)
+    with pytest.raises(Invalid, match="decided once"):
+        await apply(client, corral_namespace, spec.replace("a:1", "a:2"))
+    with pytest.raises(Invalid, match="stays in its storage class"):
+        await apply(client, corral_namespace, spec.replace("size: 1Gi", "size: 1Gi, storageClassName: other"))
+    await apply(client, corral_namespace, spec.replace("size: 1Gi", "size: 2Gi"))
