@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
-from corral.cli.loading import manifests_in
+from corral.cli.loading import Manifest, manifests_in
 from corral.cli.options import Kinds, Output, kinds_option, output_option
 from corral.cli.output import as_yaml, say_json
 from corral.engine.differences import wire
 from corral.engine.questions import render
+from corral.kube.meta import Object
 
 
 @click.command("render")
@@ -22,13 +23,23 @@ from corral.engine.questions import render
 @output_option
 @kinds_option
 def render_command(file: Path, namespace: str, output: Output, kinds: Kinds) -> None:
-    """Print the objects that a manifest would become, as if nothing existed yet. No cluster is asked."""
-    objects = [
-        wire(obj)
-        for found in manifests_in(file, kinds, namespace)
-        for obj in asyncio.run(render(found.entry.build(), found.object))
-    ]
+    """Print the objects that a manifest would become, as if nothing else existed. No cluster is asked."""
+    objects = [wire(obj) for obj in asyncio.run(rendered(manifests_in(file, kinds, namespace)))]
     if output == "json":
         say_json("ObjectList", {"items": objects})
     else:
         click.echo(as_yaml(objects), nl=False)
+
+
+async def rendered(manifests: tuple[Manifest, ...]) -> tuple[Object, ...]:
+    """What the manifests become together: what one makes, another may have waited for. In the order of the file."""
+    made: dict[int, tuple[Object, ...]] = {}
+    for _ in range(len(manifests) + 1):  # each round at least one more has what it waited for, or none ever has
+        before = {number: len(objects) for number, objects in made.items()}
+        for number, manifest in enumerate(manifests):
+            others = [other.object for other in manifests if other is not manifest]
+            others += [obj for maker, objects in made.items() if maker != number for obj in objects]
+            made[number] = await render(manifest.entry.build(), manifest.object, beside=others)
+        if before == {number: len(objects) for number, objects in made.items()}:
+            break
+    return tuple(obj for objects in made.values() for obj in objects)

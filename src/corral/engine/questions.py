@@ -162,14 +162,22 @@ async def _check_accepted(client: Client, manifest: Object) -> None:
         await client.apply(manifest, field_manager=ASKING, force=True, dry_run=True)
 
 
-async def render(controller: AnyController, manifest: Object, *, now: datetime | None = None) -> tuple[Object, ...]:
-    """The objects that a plan over an empty world would make, in order. The finalizer is taken as being there."""
+async def render(
+    controller: AnyController, manifest: Object, *, beside: Iterable[Object] = (), now: datetime | None = None
+) -> tuple[Object, ...]:
+    """The objects that a plan over a world without anything but `beside` would make, in order.
+
+    The finalizer is taken as being there.
+    """
     stores = {
         watch.kind: new_store(watch.kind, indexes=index_functions(controller, watch.kind))[0]
         for watch in controller.watched
     }
-    empty = StoreReader(controller, stores, now or datetime.now(UTC))
-    overlay = OverlayReader(empty, applied_over(manifest, None), controller.indexed)
+    read: Reader = StoreReader(controller, stores, now or datetime.now(UTC))
+    for other in beside:
+        if type(other) in stores:
+            read = _with(other, read, controller)
+    overlay = _with(manifest, read, controller)
     snapshot = await controller.reconciler.observe(key_of(manifest), overlay)
     if snapshot is None:
         return ()
