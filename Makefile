@@ -8,6 +8,7 @@ CHECKS := \
   "format: $(BIN)/ruff format --check" \
   "types: $(BIN)/mypy" \
   "imports: $(BIN)/lint-imports" \
+  "generated: $(BIN)/python -m corral.install deploy --check" \
   "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e -m 'not cluster'"
 
 .DEFAULT_GOAL := help
@@ -16,7 +17,7 @@ CHECKS := \
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-up: environment ## A real Kubernetes on this machine; installs and builds what is missing
+up: environment ## A real Kubernetes on this machine with Corral, a Slurm cluster and a first job in it
 	@$(BIN)/corral up
 
 down: environment ## Take it down; nothing of it stays
@@ -39,7 +40,8 @@ bench: environment ## Measure the figures of docs/performance.md
 images: environment ## The container images, from Debian packages; CLUSTER=name imports them into a local cluster
 	@$(BIN)/python -m images $(IMAGES) $(if $(CLUSTER),--cluster $(CLUSTER))
 
-generate: environment ## Write the Kubernetes models anew, from the local cluster's API server
+generate: environment ## Write what is generated: deploy/ from our types, Kubernetes models from a local API server
+	@$(BIN)/python -m corral.install deploy
 	@$(BIN)/corral up --bare
 	@KUBECONFIG="$${XDG_STATE_HOME:-$$HOME/.local/state}/corral/dev/kubeconfig" $(BIN)/python -m corral.kube.generate
 

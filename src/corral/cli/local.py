@@ -192,7 +192,7 @@ def _start(name: str, nodes: int | None) -> None:
     click.echo(f"\n{_introduction(spec)} Corral and a Slurm cluster run in it.\n\n{job.text}\n\nTry next:\n")
     flag = _name_flag(name)
     _echo_commands(
-        (f"export KUBECONFIG={home.kubeconfig}", f"context {spec.context}"),
+        (f"export KUBECONFIG={home.kubeconfig}{_export_of_path()}", f"context {spec.context}"),
         ("corral status", "what there is, and whether it is as it should be"),
         (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
         (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then takes them away"),
@@ -225,6 +225,11 @@ def _use_existing(context: str, bare: bool, image_prefix: str) -> None:
         (f"corral explain --context {context} nodeset worker", "what it does, and why"),
         (f"kubectl --context {context} delete slurm --all", "take the Slurm cluster away"),
     )
+
+
+def _export_of_path() -> str:
+    """Empty when a shell finds `corral` already."""
+    return "" if shutil.which("corral") else f' PATH="{Path(sys.executable).parent}:$PATH"'
 
 
 def _echo_commands(*commands: tuple[str, str]) -> None:
