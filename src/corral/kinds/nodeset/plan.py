@@ -10,9 +10,9 @@
 
 The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
 and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
-it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. Nor does
-a node that Slurm has not got while its slurmd is about to register: it is waited for, and drained. A drain with a reason
-that is not ours is neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
+it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. A node
+that Slurm has not got while its slurmd is about to register is waited for, and drained. A drain with a reason that is
+not ours is neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
 
 The exception is a NodeSet that is deleted after its Controller: there is nobody left to ask, and nothing to lose.
 """
@@ -187,8 +187,8 @@ def _left_alone(leaving: Sequence[Worker]) -> Plan:
     waits = [
         Wait(
             reason="DrainedBySomebodyElse",
-            message=f"{worker.name} is to go, but somebody else has drained it ({worker.node.reason!r}), so it stays as "
-            f"it is. It goes when that drain is lifted: scontrol update nodename={worker.name} state=undrain",
+            message=f"{worker.name} is to go, but somebody else has drained it ({worker.node.reason!r}), so it stays "
+            f"as it is. It goes when that drain is lifted: scontrol update nodename={worker.name} state=undrain",
         )
         for worker in leaving
         if worker.has_foreign_drain and worker.node
@@ -301,10 +301,10 @@ def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
         return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
     if recent(snapshot) is None and with_pod:
-        pods = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
+        command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
         stuck = (
-            f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or when its Controller is deleted too. "
-            f"To give up what may run on its workers: {pods}"
+            f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or its Controller is deleted too. "
+            f"To give up what may run on its workers: {command}"
         )
         return _ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     if not known:

@@ -156,7 +156,10 @@ def _runs_since(pod: Pod, moment: datetime) -> bool:
 
     One that kubelet has not told of yet is safe to delete: the pod's version is the condition, and telling changes it.
     """
-    running = (one.state.running for one in pod.status.container_statuses if one.name == CONTAINER)
+    told = [one.state for one in pod.status.container_statuses if one.name == CONTAINER]
+    if not told:
+        return pod.status.phase == "Running"
+    running = (state.running for state in told)
     return any(one is not None and (one.started_at is None or one.started_at > moment) for one in running)
 
 

@@ -10,11 +10,20 @@ import msgspec
 from corral.engine import controller_reference
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.plan import FINALIZER
-from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec
-from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
+from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import Ref
-from corral.kube.meta import EMPTY, ObjectMeta
-from corral.kube.models.core_v1 import Container, Pod, PodCondition, PodSpec, PodStatus
+from corral.kube.meta import EMPTY, Condition, ObjectMeta
+from corral.kube.models.core_v1 import (
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+)
 from corral.slurm.facts import Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
 from corral.slurm.values import Job, Node, Server
@@ -71,11 +80,12 @@ def a_worker(
     leaving: bool = False,
     pod: bool = True,
     cost: str = "",
+    runs_s: float = 10.0,
 ) -> AWorker:
     name = f"gpu-{ordinal}"
     node = Node(name=name, state=node_state(state.split("+")), reason=reason, features=("gpu",)) if registered else None
     held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until, limit_s) for number in jobs)
-    made = a_pod(name, phase=phase, leaving=leaving, cost=cost) if pod else None
+    made = a_pod(name, phase=phase, leaving=leaving, cost=cost, runs_s=runs_s) if pod else None
     return AWorker(pod=made, node=node, jobs=held, known=jobs is not UNKNOWN)
 
 
@@ -83,7 +93,7 @@ def a_job(number: int, node: str, until: datetime | None = None, limit_s: float 
     return Job(id=number, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,), end_at=until, time_limit_s=limit_s)
 
 
-def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str = "") -> Pod:
+def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str = "", runs_s: float = 10.0) -> Pod:
     meta = ObjectMeta(
         name=name,
         namespace="lab",
@@ -93,11 +103,14 @@ def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str
         annotations={"controller.kubernetes.io/pod-deletion-cost": cost} if cost else EMPTY,
         owner_references=(controller_reference(a_nodeset()),),
     )
-    ready = PodCondition(type="Ready", status="True" if phase == "Running" else "False")
+    runs = phase == "Running"
+    ready = PodCondition(type="Ready", status="True" if runs else "False")
+    state = ContainerState(running=ContainerStateRunning(started_at=NOW - timedelta(seconds=runs_s)) if runs else None)
+    slurmd = ContainerStatus(name="slurmd", state=state, image="", image_id="", ready=runs, restart_count=0)
     return Pod(
         metadata=meta,
         spec=PodSpec(containers=(Container(name="slurmd"),)),
-        status=PodStatus(phase=phase, conditions=(ready,)),
+        status=PodStatus(phase=phase, conditions=(ready,), container_statuses=(slurmd,)),
     )
 
 
@@ -121,9 +134,14 @@ def a_snapshot(
     suspend: bool = False,
     controller: Controller | None = SLURM,
     age_s: float = 1.0,
+    answers_s: float = 3600.0,
 ) -> Snapshot:
+    """`answers_s`: for how long Slurm has answered, as the status says."""
+    nodeset = a_nodeset(replicas=replicas, deleted=deleted, suspend=suspend)
+    since = NOW - timedelta(seconds=answers_s)
+    answers = Condition(type=SLURM_REACHABLE, status="True", reason="SlurmAnswers", last_transition_time=since)
     return Snapshot(
-        object=a_nodeset(replicas=replicas, deleted=deleted, suspend=suspend),
+        object=msgspec.structs.replace(nodeset, status=NodeSetStatus(conditions=(answers,))),
         now=NOW,
         cluster="lab/slurm",
         controller=controller,

@@ -135,6 +135,18 @@ class Kubelet:
             self._slurm.register(name)
 
     def set_phase(self, name: str, phase: str) -> None:
-        ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
-        status = {"status": {"phase": phase, "conditions": [ready]}}
+        runs = phase == "Running"
+        ready = {"type": "Ready", "status": "True" if runs else "False"}
+        pods = {pod["metadata"]["name"]: pod["metadata"] for pod in self._server.all_of(Pod)}
+        slurmd = {
+            "name": "slurmd",
+            "ready": runs,
+            "restartCount": 0,
+            "image": "corral/slurm",
+            "imageID": "corral/slurm",
+            "state": {"running": {"startedAt": pods[name]["creationTimestamp"]}}
+            if runs
+            else {"terminated": {"exitCode": 1}},
+        }
+        status = {"status": {"phase": phase, "conditions": [ready], "containerStatuses": [slurmd]}}
         self._server.edit(Pod, name, "lab", merge=status, subresource="status")

@@ -9,7 +9,7 @@ from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.workers import Snapshot
 from corral.slurm.facts import Observed
 from corral.slurm.states import Base, Flag
-from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, AWorker, NotSaid, a_controller, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, NotSaid, a_controller, a_snapshot, a_worker
 
 states = st.builds(
     lambda base, flags: "+".join([base, *flags]),
@@ -33,6 +33,7 @@ def some_workers(draw: st.DrawFn) -> dict[str, AWorker]:
             leaving=draw(st.booleans()),
             pod=draw(st.sampled_from([True, True, True, False])),
             cost=draw(st.sampled_from(["", "-3", "much"])),
+            runs_s=draw(st.sampled_from([1.0, 600.0])),
         )
         for ordinal in range(draw(st.integers(0, 6)))
     }
@@ -47,8 +48,19 @@ def snapshots(draw: st.DrawFn) -> tuple[Snapshot, dict[str, AWorker]]:
         deleted=draw(st.booleans()),
         controller=draw(st.sampled_from([a_controller(), a_controller(), None])),
         age_s=draw(st.sampled_from([0.0, 5.0, 300.0])),
+        answers_s=draw(st.sampled_from([1.0, 3600.0])),
     )
     return snapshot, found
+
+
+def may_register(snapshot: Snapshot, worker: AWorker) -> bool:
+    """A slurmd without a record, and not long enough beside a Slurm that answers to say that it will stay so."""
+    if worker.pod is None or worker.node is not None:
+        return False
+    (answers,) = snapshot.object.status.conditions
+    running = [one.state.running for one in worker.pod.status.container_statuses if one.state.running]
+    moments = [answers.last_transition_time, *(one.started_at for one in running)]
+    return bool(running) and any(at is None or (NOW - at).total_seconds() < 60 for at in moments)
 
 
 @given(snapshots())
@@ -65,6 +77,7 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
         assert isinstance(snapshot.slurm, Observed)
         assert worker.known
         assert worker.jobs == ()
+        assert not may_register(snapshot, worker)
         before = actions[number - 1]
         assert isinstance(before, Outside)
         assert before.call == Forget(node=action.target.name)

@@ -68,6 +68,15 @@ def test_a_ready_pod_that_slurm_does_not_know_is_waited_for() -> None:
     assert reasons(plan(a_snapshot(a_worker(0, registered=False)))) == ["WorkersNotRegistered"]
 
 
+def test_a_ready_pod_that_slurm_has_lost_is_made_again() -> None:
+    lost = a_worker(0, registered=False, runs_s=600)
+    decided = plan(a_snapshot(lost, a_worker(1), replicas=2))
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+    just_back = plan(a_snapshot(lost, a_worker(1), replicas=2, answers_s=30))
+    assert (just_back.actions, reasons(just_back)) == ((), ["WorkersNotRegistered"])
+    assert just_back.again_after_s is not None
+
+
 def test_without_its_controller_a_nodeset_waits_and_touches_nothing() -> None:
     decided = plan(a_snapshot(a_worker(0), a_worker(1), replicas=1, controller=None))
     assert (decided.actions, reasons(decided)) == ((), ["ControllerMissing"])
@@ -138,8 +147,15 @@ def test_idle_workers_go_before_busy_ones_whatever_their_ordinal() -> None:
 
 
 def test_a_worker_that_slurm_does_not_know_goes_first_but_slurm_is_told_all_the_same() -> None:
-    decided = plan(a_snapshot(a_worker(0, registered=False), a_worker(1), replicas=1))
-    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+    for absent in (a_worker(0, registered=False, runs_s=600), a_worker(0, registered=False, phase="Pending")):
+        decided = plan(a_snapshot(absent, a_worker(1), replicas=1))
+        assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+
+
+def test_a_worker_that_may_register_at_any_moment_is_not_removed_before_it_has() -> None:
+    decided = plan(a_snapshot(a_worker(0, registered=False, runs_s=3), a_worker(1), replicas=1))
+    assert (decided.actions, reasons(decided)) == ((), ["WorkerArriving"])
+    assert decided.again_after_s is not None
 
 
 def test_an_annotation_chooses_who_goes() -> None:
@@ -166,6 +182,15 @@ def test_somebody_elses_drain_is_neither_lifted_nor_overwritten() -> None:
     assert "bad DIMM" in leaves.waits[0].message
 
 
+def test_a_node_that_somebody_else_has_drained_stays_with_its_drain_until_that_is_lifted() -> None:
+    bad_dimm = a_worker(0, state=DRAINED, reason="bad DIMM")
+    decided = plan(a_snapshot(bad_dimm, a_worker(1, state=DRAINED, reason=OURS), replicas=0))
+    assert deleted(decided) == ["gpu-1"]
+    assert reasons(decided) == ["DrainedBySomebodyElse"]
+    assert "state=undrain" in decided.waits[0].message
+    assert deleted(plan(a_snapshot(bad_dimm, deleted=True))) == ["gpu-0"]
+
+
 def test_a_node_without_a_pod_that_nobody_wants_is_drained_and_forgotten() -> None:
     idle, drained = a_worker(7, pod=False, state="DOWN"), a_worker(8, pod=False, state="DOWN+DRAIN", reason=OURS)
     decided = plan(a_snapshot(a_worker(0), idle, drained, replicas=1))
@@ -184,12 +209,19 @@ def test_deletion_drains_every_worker_first() -> None:
 def test_deletion_ends_when_no_pod_and_no_node_is_left() -> None:
     (leave,) = plan(a_snapshot(deleted=True)).actions
     assert isinstance(leave, RemoveFinalizer)
-    assert "no pod and no Slurm node" in summary(leave)
+    assert "no pod of it is left" in summary(leave)
 
 
 def test_deletion_waits_while_slurm_does_not_answer() -> None:
     decided = plan(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True))
     assert (decided.actions, reasons(decided)) == ((), ["SlurmUnreachable"])
+    assert "kubectl -n lab delete pod -l slurm.corral.dev/nodeset=gpu" in decided.waits[0].message
+
+
+def test_deletion_ends_without_slurm_when_a_person_has_deleted_the_pods() -> None:
+    unanswered = a_snapshot(a_worker(0, jobs=UNKNOWN, pod=False), deleted=True)
+    (leave,) = plan(unanswered).actions
+    assert isinstance(leave, RemoveFinalizer)
 
 
 def test_deletion_ends_without_slurm_when_the_controller_is_gone() -> None:
