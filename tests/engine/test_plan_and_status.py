@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from corral.engine import (
@@ -31,7 +32,7 @@ from corral.engine import (
     verdict,
 )
 from corral.engine.controller import with_finalizer
-from corral.engine.status import status_differs
+from corral.engine.status import is_detail, is_work, status_differs
 from corral.kube.meta import Condition, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, Pod, PodSpec
 from corral.testing.toys import GOODBYE, Toy, ToyStatus, toy_controller
@@ -196,3 +197,32 @@ def test_the_finalizer_comes_alone_and_before_anything_it_is_to_undo() -> None:
 )
 def test_a_plan_stays_as_it_is_when(meta: ObjectMeta) -> None:
     assert with_finalizer(toy_controller(), Toy(metadata=meta), ACTED) is ACTED
+
+
+def a_status(generation: int = 4, reason: str = "Waiting", message: str = "", **states: str) -> ToyStatus:
+    said = {"Ready": "False", "Reconciling": "True", "Stalled": "False", **states}
+    told = tuple(Condition(type=kind, status=state, reason=reason, message=message) for kind, state in said.items())
+    return ToyStatus(observed_generation=generation, conditions=told)
+
+
+@pytest.mark.parametrize(
+    ("new", "detail"),
+    [
+        pytest.param(a_status(message="2 of 3"), True, id="how far"),
+        pytest.param(a_status(reason="Other"), False, id="what for"),
+        pytest.param(a_status(generation=5), False, id="another wish"),
+        pytest.param(a_status(Ready="True"), False, id="a condition turned"),
+        pytest.param(a_status(message="2 of 3", Stalled="True"), False, id="somebody must act"),
+        pytest.param(ToyStatus(), False, id="no condition"),
+    ],
+)
+def test_only_how_far_things_are_may_be_told_later(new: ToyStatus, detail: bool) -> None:
+    before = a_status(
+        message="1 of 3", Stalled=next((c.status for c in new.conditions if c.type == "Stalled"), "False")
+    )
+    assert is_detail(msgspec.structs.replace(TOY, status=before), new) is detail
+
+
+def test_work_under_way_is_told_by_the_pass_that_follows_it() -> None:
+    assert is_work(a_status(reason="Progressing"))
+    assert not is_work(a_status(reason="SourceMissing"))

@@ -84,6 +84,13 @@ async def test_workers_come_register_and_are_ready() -> None:
         assert world.condition("Ready")["status"] == "True"
 
 
+async def test_workers_that_come_one_after_another_are_few_status_writes() -> None:
+    async with a_world(40) as world:
+        assert (world.status()["idle"], world.status()["readyReplicas"]) == (40, 40)
+        told = [line for line in world.server.trace if "nodesets/gpu/status" in line]
+        assert 0 < len(told) <= 4, told
+
+
 async def test_scale_in_takes_idle_workers_and_waits_for_the_job_of_a_busy_one() -> None:
     async with a_world(3) as world:
         world.slurm.start_job(12, "gpu-0")
