@@ -80,7 +80,7 @@ def answers_on(port: int, *, period_s: int, failures_max: int) -> Probe:
 
 def container_trouble(pod: Pod) -> str:
     """Why the container does not run: its own last words if it has ended, else what kubelet says."""
-    for status in pod.status.container_statuses:
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting, ended = status.state.waiting, status.state.terminated or status.last_state.terminated
         if ended is not None and ended.message.strip():
             return f": it ended with {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"

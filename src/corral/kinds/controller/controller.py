@@ -118,7 +118,7 @@ def holders_of(seen: Snapshot, read: Reader) -> tuple[Holder, ...]:
     found = [
         Holder(pod=pod, daemon=container.name)
         for pod in mine
-        for container in pod.spec.containers
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
         if container.name in HOLDERS and _runs(pod)
     ]
     if accounting is not None and accounting.spec.external is None:

@@ -87,7 +87,8 @@ async def jobs_in_the_way(shell: PodShell, seen: Snapshot, rest: Rest | None) ->
 
 
 def container_of(pod: Pod, name: str) -> str:
-    ids = (status.container_id for status in pod.status.container_statuses if status.name == name)
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ids = (status.container_id for status in statuses if status.name == name)
     return f"{pod.metadata.uid}/{next(ids, '')}"
 
 

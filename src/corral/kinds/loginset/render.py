@@ -1,7 +1,8 @@
 """What a LoginSet is made of: settings, host keys, a Service, a Deployment. Pure; one object, one function.
 
 A pod has two containers. `login` is where people are: sshd and their shells, without the cluster's key. `sackd` has the
-key, fetches the configuration and signs for them; what it makes is seen from `login` but cannot be changed there.
+key, fetches the configuration and signs for them; what it makes is seen from `login` but cannot be changed there. It is
+a sidecar, which ends last: whoever is still in when the pod goes can finish his srun.
 Users and their keys are mounted and looked up at every login, so that new people need no new pods.
 """
 
@@ -135,7 +136,8 @@ def _pod(loginset: LoginSet, controller: Controller) -> PodSpec:
     cluster, image = controller.metadata.name, names.slurm_image(version_step(loginset, controller).version)
     sackd = overrides.overridden(_sackd(controller, image), loginset.spec.sackd, what="spec.sackd")
     pod = PodSpec(
-        containers=(_login(image, _writable(controller)), sackd),
+        init_containers=(sackd,),
+        containers=(_login(image, _writable(controller)),),
         volumes=_volumes(loginset, controller),
         # Not fs_group: kubelet would give all of /home to that group.
         security_context=PodSecurityContext(seccomp_profile=SeccompProfile(type="RuntimeDefault")),
@@ -189,8 +191,8 @@ def _sackd(controller: Controller, image: str) -> Container:
         image=image,
         command=script("sackd-run"),
         env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{at.host}:{at.port}"),),
-        startup_probe=_asks(signs, period_s=1, failures_max=900),  # slurmctld may come long after it
-        readiness_probe=_asks(signs, period_s=10, failures_max=3),
+        restart_policy="Always",
+        readiness_probe=_asks(signs, period_s=3, failures_max=5),
         termination_message_policy="FallbackToLogsOnError",
         # Group 0 may read the key; the other container has not got it.
         security_context=replace(UNPRIVILEGED, run_as_user=names.SLURM_UID, run_as_group=0),

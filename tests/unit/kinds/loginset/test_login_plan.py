@@ -123,7 +123,7 @@ def test_other_settings_of_sshd_replace_the_pods_and_other_people_do_not() -> No
 
 def test_the_clusters_key_is_not_mounted_where_people_are() -> None:
     pod = deployment(a_loginset(), a_controller()).spec.template.spec
-    login, sackd = pod.containers
+    (login,), (sackd,) = pod.containers, pod.init_containers
     keys = {volume.name for volume in pod.volumes if volume.secret and volume.secret.secret_name == "demo-auth-slurm"}
 
     assert keys & {mount.name for mount in sackd.volume_mounts}
