@@ -28,7 +28,7 @@ __all__ = ["lab"]
 pytestmark = pytest.mark.cluster
 
 OLD, NEW = "24.11", "26.05"
-WITHIN_S = 300.0
+WITHIN_S = 600.0
 LOOKED_EVERY_S = 0.5
 SMALL = '{resources: {limits: {cpu: "1", memory: 256Mi}, requests: {cpu: 20m, memory: 32Mi}}}'
 RUNNING = "until squeue -h -t RUNNING | grep -q worker-0; do sleep 0.2; done"
