@@ -32,6 +32,7 @@ from corral.kube.models.core_v1 import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimVolumeSource,
+    PodDNSConfig,
     PodSecurityContext,
     PodSpec,
     PodTemplateSpec,
@@ -187,6 +188,7 @@ def _pod(controller: Controller) -> PodSpec:
     pod = PodSpec(
         automount_service_account_token=False,
         enable_service_links=False,
+        dns_config=PodDNSConfig(searches=(endpoints.workers_domain(controller),)),
         termination_grace_period_seconds=GRACE_S,
         security_context=PodSecurityContext(
             run_as_user=names.SLURM_UID,
