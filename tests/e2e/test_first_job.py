@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from corral.testing.cluster import Cluster
 
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.cluster
 CHECKOUT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 IMAGES_WITHIN_S = 900
+LOOKED_EVERY_S = 0.5
 RUNNING = "until squeue -h -t RUNNING | grep -q worker-2; do sleep 0.2; done"
 
 
@@ -32,14 +35,43 @@ class Lab:
     def on_controller(self, *command: str) -> str:
         return self.kubectl("exec", "demo-controller-0", "-c", "slurmctld", "--", *command)
 
-    def wait(self, what: str, condition: str = "condition=Ready", within: str = "180s") -> None:
-        self.kubectl("wait", f"--for={condition}", what, f"--timeout={within}")
+    def wait(self, what: str, condition: str = "condition=Ready", within_s: int = 600) -> None:
+        timeout = f"--timeout={within_s}s"
+        self.kubectl("wait", f"--for={condition}", what, timeout, timeout_s=within_s + 30)
+
+    def until(self, what: str, amiss: Callable[[], object], *, within_s: float = 600.0) -> None:
+        """Look until nothing is amiss; what was seen last is in the message. A command that fails is amiss too."""
+        deadline_s = time.monotonic() + within_s
+        while True:
+            try:
+                seen = amiss()
+            except AssertionError as error:
+                seen = error
+            if not seen:
+                return
+            assert time.monotonic() < deadline_s, f"{what}: not within {within_s:g} s; seen last: {seen}"
+            time.sleep(LOOKED_EVERY_S)  # a real cluster: there is nothing to wait on
+
+
+def provide_images(cluster: Cluster, *images: str) -> None:
+    """A cluster that is not a local one of ours is taken to have them."""
+    if cluster.name:
+        command = [sys.executable, "-m", "images", *images, "--cluster", cluster.name]
+        subprocess.run(command, check=True, cwd=CHECKOUT, timeout=IMAGES_WITHIN_S)
+
+
+def quickstart(version: str) -> str:
+    """The example, with this Slurm for those that choose one."""
+    documents = list(yaml.safe_load_all((CHECKOUT / "examples" / "quickstart.yaml").read_text()))
+    for document in documents:
+        if document["kind"] in ("Accounting", "Controller"):
+            document["spec"]["version"] = version
+    return yaml.safe_dump_all(documents)
 
 
 @pytest.fixture
 def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Iterator[Lab]:
-    images = [sys.executable, "-m", "images", "slurm:26.05", "mariadb:11.8", "--cluster", corral_cluster.name]
-    subprocess.run(images, check=True, cwd=CHECKOUT, timeout=IMAGES_WITHIN_S)
+    provide_images(corral_cluster, "slurm:26.05", "mariadb:11.8")
     crds = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
     corral_cluster.define(crds)
     options = ["--health-port", "0", "--lease-namespace", corral_namespace]
@@ -48,22 +80,23 @@ def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Itera
         operator = subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log)
         try:
             yield Lab(corral_cluster, corral_namespace)
-            corral_cluster.kubectl(
-                "delete", "nodeset,restapi,controller,accounting", "--all", "-n", corral_namespace, "--timeout=120s",
-                timeout_s=150,
-            )  # fmt: skip
+            every_kind = ("delete", "slurm", "--all", "-n", corral_namespace, "--timeout=120s")
+            corral_cluster.kubectl(*every_kind, timeout_s=150)
         finally:
             operator.send_signal(signal.SIGTERM)
             assert operator.wait(timeout=60) == 0, (tmp_path / "operator.log").read_text()[-4000:]
 
 
-def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab) -> None:
-    lab.kubectl("apply", "-f", str(CHECKOUT / "examples" / "quickstart.yaml"))
+@pytest.mark.parametrize("version", ["26.05", "24.11"])
+def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab, version: str) -> None:
+    provide_images(lab.cluster, f"slurm:{version}")
+    lab.kubectl("apply", "-f", "-", stdin=quickstart(version))
     lab.wait("nodeset/worker")
     lab.wait("controller/demo")
 
     names = lab.on_controller("srun", "-N3", "hostname").split()
     assert sorted(names) == ["worker-0", "worker-1", "worker-2"]
+    assert lab.on_controller("scontrol", "--version").split()[1].startswith(version)
     lab.on_controller("sbatch", "--wait", "--output=/dev/null", "--wrap", "true")
     assert "COMPLETED" in lab.on_controller("sacct", "-X", "-n", "-o", "State")
 

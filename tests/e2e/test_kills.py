@@ -1,0 +1,113 @@
+"""MariaDB, slurmdbd and slurmctld are killed while jobs come and finish: the records are whole afterwards.
+
+Slurm itself may lose its last seconds of state when slurmctld is killed, so jobs that were accepted less than 10 s
+before such a kill are counted apart. Of all others each has one record, and it is COMPLETED.
+"""
+
+import time
+from collections import Counter
+
+import msgspec
+import pytest
+
+from tests.e2e.test_first_job import CHECKOUT, Lab, lab
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.cluster
+
+LOST_BEFORE_KILL_S = 10.0
+APART_S = 12.0  # from one kill to the next: there must be jobs that are old enough
+# In a worker: it lives on while slurmctld does not, and its clock is that of the kills.
+SUBMITTING = """
+rm -f /tmp/accepted /tmp/enough
+while [ ! -f /tmp/enough ]; do
+    id=$(sbatch --parsable --output=/dev/null --wrap 'sleep 1' 2>/dev/null) && echo "$(date +%s.%N) $id" >>/tmp/accepted
+    sleep 0.4
+done
+"""
+KILLING = 'for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = NAME ]; then kill -9 ${p#/proc/}; fi; done'
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    at: float
+    job: str
+
+
+def submitting(lab: Lab) -> None:
+    detached = "cat >/tmp/submit && (setsid sh /tmp/submit >/dev/null 2>&1 &)"
+    lab.kubectl("exec", "-i", "worker-0", "--", "sh", "-c", detached, stdin=SUBMITTING)
+
+
+def kill(lab: Lab, pod: str, container: str, process: str) -> float:
+    """When it was killed. Its pod restarts it."""
+    at = time.time()
+    lab.kubectl("exec", pod, "-c", container, "--", "sh", "-c", KILLING.replace("NAME", process))
+    return at
+
+
+def delete(lab: Lab, pod: str) -> float:
+    at = time.time()
+    lab.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+    return at
+
+
+def records(lab: Lab) -> Counter[tuple[str, str]]:
+    """Every record of every job, also those that a repetition has replaced: (job, state)."""
+    lines = lab.on_controller("sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", "JobID,State").split()
+    return Counter((job, state) for job, _, state in (line.partition("|") for line in lines))
+
+
+def test_killed_daemons_lose_no_record_of_a_job(lab: Lab) -> None:
+    lab.kubectl("apply", "-f", str(CHECKOUT / "examples" / "quickstart.yaml"))
+    lab.wait("nodeset/worker")
+    lab.wait("controller/demo")
+    submitting(lab)
+    time.sleep(APART_S)
+
+    kill(lab, "demo-database-0", "mariadb", "mariadbd")
+    time.sleep(APART_S)
+    kill(lab, "demo-accounting-0", "slurmdbd", "slurmdbd")
+    time.sleep(APART_S)
+    kills = [kill(lab, "demo-controller-0", "slurmctld", "slurmctld")]
+    lab.until("slurmctld is back", lambda: not_up(lab))
+    time.sleep(APART_S)
+    delete(lab, "demo-database-0")
+    delete(lab, "demo-accounting-0")
+    kills.append(delete(lab, "demo-controller-0"))
+    lab.until("slurmctld is back", lambda: not_up(lab))
+    time.sleep(APART_S)
+
+    lab.kubectl("exec", "worker-0", "--", "touch", "/tmp/enough")
+    lab.until("every job has ended", lambda: lab.on_controller("squeue", "-h"))
+    lab.until("no ghost stays RUNNING", lambda: ghosts(records(lab)))
+    accepted = accepted_jobs(lab)
+    young = {one.job for one in accepted if any(0 <= at - one.at < LOST_BEFORE_KILL_S for at in kills)}
+    found = records(lab)
+    print(f"{len(accepted)} jobs accepted; of {len(young)} young ones:", counted(found, young))
+    old = {one.job for one in accepted} - young
+    wrong = {job: states for job in sorted(old) if (states := told(found, job)) != ["COMPLETED"]}
+    assert not wrong, f"expected one record, COMPLETED, for each of {len(old)} jobs; found {wrong}"
+    assert len(old) > len(young), (len(old), len(young))
+
+
+def accepted_jobs(lab: Lab) -> list[Accepted]:
+    lines = lab.kubectl("exec", "worker-0", "--", "cat", "/tmp/accepted").splitlines()
+    return [Accepted(float(at), job) for at, job in (line.split() for line in lines)]
+
+
+def not_up(lab: Lab) -> str:
+    said = lab.on_controller("scontrol", "ping")
+    return "" if "is UP" in said else said
+
+
+def told(found: Counter[tuple[str, str]], job: str) -> list[str]:
+    return sorted(state for (one, state), count in found.items() if one == job for _ in range(count))
+
+
+def counted(found: Counter[tuple[str, str]], jobs: set[str]) -> Counter[str]:
+    return Counter(" ".join(told(found, job)) or "no record" for job in jobs)
+
+
+def ghosts(found: Counter[tuple[str, str]]) -> dict[str, str]:
+    return {job: state for job, state in found if state in ("RUNNING", "COMPLETING")}
