@@ -17,6 +17,7 @@ class Access:
     def __init__(self, client: Client, namespace: str = "") -> None:
         self._client = client
         self._namespace = namespace
+        self.writes = 0
 
     async def all(self, kind: type[T]) -> tuple[T, ...]:
         try:
@@ -26,6 +27,7 @@ class Access:
             return ()  # its definition is not there
 
     async def create(self, obj: Object) -> None:
+        self.writes += 1
         await self._client.create(obj, field_manager=MANAGER)
 
     async def set_status(self, obj: Object, status: Mapping[str, Any], *, subresource: bool = True) -> None:
@@ -33,6 +35,7 @@ class Access:
 
     async def patch(self, obj: Object, merge: Mapping[str, Any], *, subresource: str = "") -> None:
         meta = obj.metadata
+        self.writes += 1
         try:
             await self._client.patch(
                 type(obj),
@@ -48,6 +51,7 @@ class Access:
 
     async def delete(self, obj: Object) -> None:
         meta = obj.metadata
+        self.writes += 1
         try:
             await self._client.delete(type(obj), meta.name, meta.namespace, precondition=Precondition(uid=meta.uid))
         except (NotFound, Conflict):

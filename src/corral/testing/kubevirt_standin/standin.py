@@ -13,6 +13,8 @@ from corral.testing.kubevirt_standin.snapshots import Snapshots
 from corral.testing.kubevirt_standin.volumes import Volumes
 from corral.testing.kubevirt_standin.webhooks import refusals
 
+IDLE_PACES = 5  # how much longer it rests when there was nothing to do
+
 
 class KubeVirtStandIn:
     """For one namespace, or for all of them.
@@ -40,9 +42,11 @@ class KubeVirtStandIn:
     async def run(self) -> None:
         """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do."""
         while True:
+            before = self._access.writes
             with contextlib.suppress(KubeError):
                 await self.step()
-            await asyncio.sleep(self._pace_s)
+            is_idle = self._access.writes == before
+            await asyncio.sleep(self._pace_s * (IDLE_PACES if is_idle else 1))
 
     async def step(self) -> None:
         for kind in (DataVolume, VirtualMachine):

@@ -1,0 +1,1 @@
+"""WukongSnapshot: the disks of a Wukong as they were at one moment."""

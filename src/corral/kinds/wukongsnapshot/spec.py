@@ -1,0 +1,55 @@
+"""WukongSnapshot: the disks of a Wukong as they were at one moment."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from corral.kinds.parts import BasicStatus
+from corral.kinds.wukong.spec import CATEGORIES, GROUP, VERSION
+from corral.kube.crd import Column, kind, rule
+from corral.kube.meta import Model, Object
+from corral.kube.values import Duration
+
+Phase = Literal["Pending", "Creating", "Succeeded", "Failed"]
+
+
+class WukongSnapshotSpec(Model, frozen=True, kw_only=True):
+    wukong_name: Annotated[
+        str,
+        Meta(min_length=1, max_length=50, description="The Wukong, of this namespace."),
+        rule("self == oldSelf", "a snapshot is of one Wukong; make another one"),
+    ]
+    failure_deadline: Annotated[
+        Annotated[Duration, Meta(max_length=16)], Meta(description="How long KubeVirt may try. 0: for ever.")
+    ] = "5m"
+
+
+class WukongSnapshotStatus(BasicStatus, frozen=True, kw_only=True):
+    phase: Phase | None = None
+    snapshot_name: str = ""
+    creation_time: datetime | None = None
+    error: str = ""
+    indications: tuple[str, ...] = ()
+    included_volumes: tuple[str, ...] = ()
+    excluded_volumes: tuple[str, ...] = ()
+
+
+@kind(
+    group=GROUP,
+    version=VERSION,
+    plural="wukongsnapshots",
+    short_names=("wks",),
+    categories=CATEGORIES,
+    columns=(
+        Column("Wukong", "string", ".spec.wukongName"),
+        Column("Phase", "string", ".status.phase"),
+        Column("Taken", "date", ".status.creationTime"),
+        Column("LeftOut", "string", ".status.excludedVolumes", priority=1),
+    ),
+)
+class WukongSnapshot(Object, frozen=True, kw_only=True):
+    """The disks of a Wukong as they were at one moment."""
+
+    spec: WukongSnapshotSpec
+    status: WukongSnapshotStatus = WukongSnapshotStatus()
