@@ -85,7 +85,7 @@ class Door:
         self._key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
         self.public_key = made.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
-    def try_run(self, user: str, command: str, *, password: str = "") -> subprocess.CompletedProcess[str]:
+    def session(self, user: str, command: str, *, password: str = "") -> subprocess.Popen[str]:
         how = ["-o", "BatchMode=yes", "-i", str(self._key)]
         environment = dict(os.environ)
         if password:
@@ -101,9 +101,13 @@ class Door:
         )
         address = address_of(self._lab, "demo-login")
         ssh = ["ssh", "-F", "none", *how, *(word for option in options for word in ("-o", option)), f"{user}@{address}"]
-        return subprocess.run(
-            [*ssh, command], capture_output=True, text=True, timeout=180, env=environment, check=False
-        )
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*ssh, command], stdout=pipe, stderr=pipe, text=True, env=environment)
+
+    def try_run(self, user: str, command: str, *, password: str = "") -> subprocess.CompletedProcess[str]:
+        with self.session(user, command, password=password) as ssh:
+            output, errors = ssh.communicate(timeout=180)
+        return subprocess.CompletedProcess(command, ssh.returncode, output, errors)
 
     def run(self, user: str, command: str, *, password: str = "", within_s: float = 0.0) -> str:
         """What the command prints; tried again until `within_s` is over."""
@@ -196,9 +200,14 @@ def test_people_log_in_and_their_jobs_run_as_themselves_with_their_files(lab: La
     done = f"until [ -s by-rest ]; do squeue -h -j {job} -o '%T %r'; sleep 0.5; done; cat by-rest"
     assert "carol" in door.run("carol", f"timeout 60 sh -c '{done.replace(chr(39), chr(34))}'", password=password)
 
-    # Another pod is the same host, and whoever is new comes in without another pod.
-    lab.kubectl("delete", "pod", "-l", "app.kubernetes.io/name=login")
+    # Whoever is in when the pod goes can finish. Another pod is the same host.
+    with door.session("alice", "srun sh -c 'touch running; sleep 5' && echo finished") as ssh:
+        door.run("alice", "test -e running", within_s=60)
+        lab.kubectl("delete", "pod", "-l", "app.kubernetes.io/name=login")
+        assert ssh.communicate(timeout=60)[0] == "finished\n"
     assert door.run("alice", "cat said", within_s=120).split() == ["alice", "hpc", "/home/alice"]
+
+    # Whoever is new comes in without another pod.
     pods = lab.kubectl("get", "pod", "-l", "app.kubernetes.io/name in (login,slurmctld)", "-o", "name")
     users = json.loads(lab.kubectl("get", "controller", "demo", "-o", "jsonpath={.spec.identity.users}"))
     users.append({"name": "bob", "uid": 5002, "authorizedKeys": [door.public_key]})
