@@ -1,11 +1,12 @@
 """An Accounting's life in virtual time: keys come late and change, pods become ready, people meddle, it goes."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
 from corral.kinds.accounting.controller import accounting_controller
-from corral.kinds.accounting.spec import Accounting
+from corral.kinds.accounting.spec import Accounting, AccountingSpec
 from corral.kinds.controller.spec import Controller, ControllerSpec
 from corral.kinds.parts import Ref
 from corral.kinds.workloads import CONFIG_DIGEST
@@ -13,7 +14,8 @@ from corral.kube.client import Client, Precondition
 from corral.kube.errors import NotFound
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.apps_v1 import StatefulSet
-from corral.kube.models.core_v1 import Secret, Service
+from corral.kube.models.batch_v1 import Job
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 from corral.testing.apiserver import FakeApiServer
 from corral.testing.operators import Operator, converged
 
@@ -57,16 +59,23 @@ class World:
         """What Kubernetes would say of a StatefulSet."""
         generation = (await self.client.get(StatefulSet, name, "lab")).metadata.generation
         counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "observedGeneration"), 1)
+        status = {**counts, "observedGeneration": generation}
+        await self.patch(StatefulSet, name, {"status": status}, subresource="status")
+
+    async def patch(self, kind: type[Object], name: str, merge: Mapping[str, object], *, subresource: str = "") -> None:
         await self.client.patch(
-            StatefulSet,
+            kind,
             name,
             "lab",
-            merge={"status": {**counts, "observedGeneration": generation}},
-            subresource="status",
+            merge=merge,
+            subresource=subresource,
             field_manager="kubernetes",
             precondition=Precondition(),
         )
         await self.settled()
+
+    async def image(self) -> str:
+        return (await self.client.get(StatefulSet, "slurm-accounting", "lab")).spec.template.spec.containers[0].image
 
 
 @pytest.mark.looptime
@@ -139,3 +148,26 @@ async def test_everything_goes_with_its_accounting() -> None:
         with pytest.raises(NotFound):
             await world.client.get(kind, name, "lab")
     assert (await world.client.get(Secret, "slurm-auth-slurm", "lab")).data  # not ours, and stays
+
+
+@pytest.mark.looptime
+async def test_a_new_version_waits_for_its_dump_and_is_told_when_it_is_proven() -> None:
+    world = World()
+    older = Accounting(metadata=meta("slurm"), spec=AccountingSpec(version="24.11"))
+    await world.make(CONTROLLER, SLURM_KEY, JWT_KEY, older)
+    await world.is_up("slurm-database")
+    await world.is_up("slurm-accounting")
+
+    await world.patch(Accounting, "slurm", {"spec": {"version": "26.05"}})
+    assert await world.reason() == "Dumping"
+    assert await world.image() == "corral/slurm:24.11"
+
+    await world.patch(Job, "slurm-dump-24-11", {"status": {"succeeded": 1}}, subresource="status")
+    assert await world.image() == "corral/slurm:26.05"
+    assert (await world.client.get(Accounting, "slurm", "lab")).status.slurm_version == "24.11"
+
+    await world.is_up("slurm-accounting")
+    assert (await world.client.get(Accounting, "slurm", "lab")).status.slurm_version == "26.05"
+    assert (await world.client.get(PersistentVolumeClaim, "slurm-dumps", "lab")).metadata.name
+    with pytest.raises(NotFound):
+        await world.client.get(Job, "slurm-dump-24-11", "lab")
