@@ -19,9 +19,13 @@ link_keys() {
 }
 
 # The mounted keys as members of a JSON object: "slurm.jwks":"the beginning of its sha256","jwt.key":...
+# Kubernetes takes the old folder away when it has turned ..data: whoever was in it looks again.
 key_digests() {
-    folder=$(readlink -f "$keys/..data") && [ -d "$folder" ] || folder=$keys
-    (cd "$folder" && sha256sum -- *) | sed 's/^\(.\{16\}\)[^ ]* [ *]\(.*\)/"\2":"\1"/' | paste -s -d , -
+    for _try in 1 2 3 4 5; do
+        sums=$(cd "$keys/" && cd -P ..data 2>/dev/null || cd "$keys/" && sha256sum -- *) 2>/dev/null && break
+        sleep 0.1
+    done
+    printf '%s\n' "$sums" | sed 's/^\(.\{16\}\)[^ ]* [ *]\(.*\)/"\2":"\1"/' | paste -s -d , -
 }
 
 # As Slurm writes times: they compare as text.

@@ -1,7 +1,12 @@
-"""A configuration that can be trusted, on a real cluster: taken in place, refused with a reason, restarted for."""
+"""A configuration that can be trusted, on a real cluster under load: one key of each class while a job runs.
+
+Taken in place by slurmctld and slurmd, refused with a reason (by us, by the real daemon), restarted for, waited with.
+"""
 
 import json
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,19 +16,39 @@ __all__ = ["lab"]
 
 pytestmark = pytest.mark.cluster
 
-CONTROLLER = """
+CLUSTER = """
 apiVersion: slurm.corral.dev/v1alpha1
 kind: Controller
 metadata: {name: demo}
+---
+apiVersion: slurm.corral.dev/v1alpha1
+kind: NodeSet
+metadata: {name: worker}
+spec:
+  controllerRef: {name: demo}
+  replicas: 1
+  slurmd:
+    resources: {limits: {cpu: "2", memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}}
 """
+UNTIL_TOLD = "until test -e /tmp/over; do sleep 0.5; done"
 LOOKED_EVERY_S = 0.5
+WITHIN_S = 600.0
 
 
 def change(lab: Lab, extra_conf: str) -> None:
     lab.kubectl("patch", "controller", "demo", "--type=merge", "-p", json.dumps({"spec": {"extraConf": extra_conf}}))
 
 
-def config_applied(lab: Lab, reason: str, *, within_s: float = 60.0) -> str:
+def until(look: Callable[[], Any], expected: str, *, within_s: float = WITHIN_S) -> Any:
+    """Look until there is something true to see, and return it."""
+    deadline_s = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline_s, f"expected {expected} within {within_s:g} s"
+        time.sleep(LOOKED_EVERY_S)  # a real cluster: there is nothing to wait on for all of these
+    return found
+
+
+def config_applied(lab: Lab, reason: str, *, within_s: float = WITHIN_S) -> str:
     """The message of ConfigApplied once it has this reason for the present generation."""
     deadline_s = time.monotonic() + within_s
     while True:
@@ -37,6 +62,13 @@ def config_applied(lab: Lab, reason: str, *, within_s: float = 60.0) -> str:
         time.sleep(LOOKED_EVERY_S)  # a real cluster: there is nothing to wait on for a reason
 
 
+def daemons(lab: Lab) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = json.loads(
+        lab.kubectl("get", "controller", "demo", "-o", "jsonpath={.status.daemons}")
+    )
+    return found
+
+
 def started(lab: Lab) -> tuple[str, str]:
     """Which pod, and how often its container was started."""
     pod = json.loads(lab.kubectl("get", "pod", "demo-controller-0", "-o", "json"))
@@ -48,26 +80,63 @@ def value_of(lab: Lab, key: str) -> str:
     return next(line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key)
 
 
-def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for(lab: Lab) -> None:
-    lab.kubectl("apply", "-f", "-", stdin=CONTROLLER)
-    lab.wait("controller/demo")
-    first = started(lab)
+def state_of(lab: Lab, job: str) -> str:
+    words = lab.on_controller("scontrol", "show", "job", job, "-o").split()
+    return next(word.partition("=")[2] for word in words if word.startswith("JobState="))
 
-    change(lab, "MinJobAge=77")
+
+def a_job(lab: Lab) -> str:
+    """One that runs until somebody says that it is over."""
+    command = ("sbatch", "--parsable", "--mem=50", "--output=/dev/null", "--wrap", UNTIL_TOLD)
+    job = lab.on_controller(*command).strip()
+    until(lambda: state_of(lab, job) == "RUNNING", f"job {job} to run")
+    return job
+
+
+def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_for_jobs(lab: Lab) -> None:
+    lab.kubectl("apply", "-f", "-", stdin=CLUSTER)
     config_applied(lab, "Confirmed")
-    assert value_of(lab, "MinJobAge") == "77 sec"
-    assert started(lab) == first
+    until(lambda: lab.on_controller("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == ["worker-0"], "a worker")
+    first, job = started(lab), a_job(lab)
 
-    change(lab, "MinJobAge=78\nMinJobAg=79")
+    # In effect after a reconfigure: slurmctld is not restarted, and slurmd confirms it too.
+    change(lab, "MinJobAge=3077")
+    config_applied(lab, "Confirmed")
+    assert value_of(lab, "MinJobAge") == "3077 sec"
+    assert started(lab) == first
+    assert daemons(lab)["slurmctld"]["yes"] == 1
+    assert daemons(lab)["slurmd"] == {"yes": 1, "no": 0, "unknown": 0}
+
+    # Wrong: found by the linter, with line and reason.
+    change(lab, "MinJobAge=3078\nMinJobAg=79")
     assert "spec.extraConf: line 2: MinJobAg is no key" in config_applied(lab, "ConfigInvalid")
 
-    change(lab, "MinJobAge=78\nJobSubmitPlugins=nosuch")
+    # Wrong: found by the real daemon only.
+    change(lab, "MinJobAge=3078\nJobSubmitPlugins=nosuch")
     assert "failed to initialize job_submit plugin" in config_applied(lab, "ConfigRefused")
-    assert value_of(lab, "MinJobAge") == "77 sec"
+    assert value_of(lab, "MinJobAge") == "3077 sec"
     assert started(lab) == first
 
-    change(lab, "MinJobAge=80\nCommunicationParameters=block_null_hash")
-    config_applied(lab, "Confirmed", within_s=120)
-    assert value_of(lab, "MinJobAge") == "80 sec"
-    assert started(lab) != first
+    # A restart, announced; the job does not notice.
+    change(lab, "MinJobAge=3080\nCommunicationParameters=block_null_hash")
+    config_applied(lab, "Confirmed")
+    assert value_of(lab, "MinJobAge") == "3080 sec"
+    second = started(lab)
+    assert second != first
     assert "cannot change CommunicationParameters" in lab.kubectl("get", "events", "-o", "jsonpath={..message}{..note}")
+    assert state_of(lab, job) == "RUNNING"
+
+    # What the job would not survive waits for it, and says so.
+    linear = "SelectType=select/linear\nSelectTypeParameters=CR_Memory"
+    change(lab, f"MinJobAge=3081\nCommunicationParameters=block_null_hash\n{linear}")
+    said = config_applied(lab, "WaitingForJobs")
+    assert "SelectType" in said
+    assert f"1 job ({job})" in said
+    assert started(lab) == second
+    assert state_of(lab, job) == "RUNNING"
+    lab.kubectl("exec", "worker-0", "--", "touch", "/tmp/over")
+    config_applied(lab, "Confirmed")
+    assert value_of(lab, "SelectType") == "select/linear"
+    assert started(lab) != second
+    assert state_of(lab, job) == "COMPLETED"
+    assert lab.on_controller("scontrol", "show", "partition", "all", "-o").count("State=UP") == 1

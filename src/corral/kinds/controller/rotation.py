@@ -127,7 +127,8 @@ def due(snapshot: Snapshot) -> Mapping[str, str]:
 
 def has_loaded(said: KeyFact, wanted: Mapping[str, str]) -> bool:
     """Whether a daemon has loaded all that it has got, and that is what it should have."""
-    return said.loaded and all(wanted.get(file, digest) == digest for file, digest in said.files.items())
+    known = {file: digest for file, digest in said.files.items() if file in wanted}
+    return said.loaded and bool(known) and all(wanted[file] == digest for file, digest in known.items())
 
 
 def not_mounted(snapshot: Snapshot) -> tuple[Holder, ...]:

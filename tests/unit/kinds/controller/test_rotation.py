@@ -207,3 +207,18 @@ def test_a_secret_that_is_not_understood_is_never_overwritten(data: Mapping[str,
 def test_no_key_is_in_the_text_of_a_plan() -> None:
     now = asked_for(a_snapshot(), slurm=1, jwt=1)
     assert "ssss" not in str([getattr(one, "message", "") for one in plan(now).actions])
+
+
+@pytest.mark.parametrize(
+    ("files", "loaded", "has"),
+    [
+        ({"slurm.jwks": "new"}, True, True),
+        ({"slurm.jwks": "new", "database-ca.pem": "theirs"}, True, True),
+        ({"slurm.jwks": "new"}, False, False),
+        ({"slurm.jwks": "old"}, True, False),
+        ({}, True, False),  # asked in the moment in which Kubernetes changed the files
+    ],
+)
+def test_only_what_is_seen_to_be_loaded_counts(files: Mapping[str, str], loaded: bool, has: bool) -> None:
+    said = KeyFact(files=files, loaded=loaded, since=LONG_AGO)
+    assert rotation.has_loaded(said, {"slurm.jwks": "new", "jwt.key": "other"}) is has
