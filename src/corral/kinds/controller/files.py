@@ -171,7 +171,7 @@ def _scripts(sources: Sources) -> Iterator[Line]:
             yield setting(key, f"{folder}{script}")
 
 
-def _nodes(nodesets: Iterable[NodeSet], extra: tuple[Line, ...]) -> tuple[list[Line], list[str]]:
+def _nodes(nodesets: tuple[NodeSet, ...], extra: tuple[Line, ...]) -> tuple[list[Line], list[str]]:
     """Workers register with their NodeSet's name as a feature; partitions are made of such features."""
     lines: list[Line] = []
     partitions: list[Line] = []
@@ -187,7 +187,16 @@ def _nodes(nodesets: Iterable[NodeSet], extra: tuple[Line, ...]) -> tuple[list[L
     if not any(line.first.value == "all" for line in theirs):
         has_default = any((line.get("Default") or "").upper() == "YES" for line in (*partitions, *theirs))
         partitions.append(record(PartitionName="all", Nodes="ALL", Default="NO" if has_default else "YES"))
-    return [*lines, *partitions], problems
+    return [*_gres_types(nodesets), *lines, *partitions], problems
+
+
+def _gres_types(nodesets: Iterable[NodeSet]) -> Iterator[Line]:
+    """What the workers bring (`Gres=gpu:h100:2,shard:8`): without this line Slurm drops it without a word."""
+    words = (word.partition("=") for nodeset in nodesets for word in nodeset.spec.extra_conf.split())
+    brought = (one for key, _, value in words if key.lower() == "gres" for one in value.split(","))
+    types = sorted({one.partition(":")[0] for one in brought} - {""})
+    if types:
+        yield setting("GresTypes", ",".join(types))
 
 
 def _referenced(sources: Sources) -> tuple[dict[str, str], list[str]]:

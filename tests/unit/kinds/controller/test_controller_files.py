@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from corral.kinds.controller.files import Sources, rendered
@@ -104,3 +105,11 @@ def test_the_partition_of_all_nodes_is_the_default_unless_another_is(extra: str,
 
     assert files.errors == ()
     assert line in files.content["slurm.conf"].splitlines()
+
+
+def test_what_workers_bring_is_named_to_slurm_which_would_drop_it_otherwise() -> None:
+    gpu = a_nodeset("gpu")
+    brings = msgspec.structs.replace(gpu, spec=msgspec.structs.replace(gpu.spec, extra_conf="Gres=gpu:h100:2,shard:8"))
+    lines = rendered(Sources(controller=a_controller(), nodesets=(brings,))).content["slurm.conf"].splitlines()
+    assert "GresTypes=gpu,shard" in lines
+    assert not any("GresTypes" in file for file in rendered(Sources(controller=a_controller())).content.values())
