@@ -127,16 +127,15 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
     assert state_of(lab, job) == "RUNNING"
 
     # What the job would not survive waits for it, and says so.
-    linear = "SelectType=select/linear\nSelectTypeParameters=CR_Memory"
-    change(lab, f"MinJobAge=3081\nCommunicationParameters=block_null_hash\n{linear}")
+    change(lab, "MinJobAge=3081\nCommunicationParameters=block_null_hash\nTLSType=tls/none")
     said = config_applied(lab, "WaitingForJobs")
-    assert "SelectType" in said
+    assert "TLSType" in said
     assert f"1 job ({job})" in said
     assert started(lab) == second
     assert state_of(lab, job) == "RUNNING"
     lab.kubectl("exec", "worker-0", "--", "touch", "/tmp/over")
     config_applied(lab, "Confirmed")
-    assert value_of(lab, "SelectType") == "select/linear"
+    assert value_of(lab, "MinJobAge") == "3081 sec"
     assert started(lab) != second
     assert state_of(lab, job) == "COMPLETED"
     assert lab.on_controller("scontrol", "show", "partition", "all", "-o").count("State=UP") == 1
