@@ -1,5 +1,6 @@
 """The steps that the Slurm image's scripts share, run by a real shell in a folder of their own."""
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -85,3 +86,16 @@ def test_any_text_becomes_a_json_string_of_one_line(shell: Shell, text: str) -> 
 def test_a_long_text_is_cut_between_characters_and_stays_json(shell: Shell) -> None:
     made = shell('printf \'"%s"\' "$(json_text "$1")"', "x" * 1999 + "üü")
     assert json.loads(made) == "x" * 1999
+
+
+def test_keys_are_told_by_name_and_digest_as_they_are_mounted(shell: Shell, tmp_path: Path) -> None:
+    mounted(tmp_path / "keys", "..one", **{"slurm.jwks": "first", "jwt.key": "token"})
+    told = json.loads("{" + shell("key_digests") + "}")
+    assert told == {
+        "jwt.key": hashlib.sha256(b"token").hexdigest()[:16],
+        "slurm.jwks": hashlib.sha256(b"first").hexdigest()[:16],
+    }
+    mounted(tmp_path / "keys", "..two", **{"slurm.jwks": "second", "jwt.key": "token"})
+    assert json.loads("{" + shell("key_digests") + "}") == told | {
+        "slurm.jwks": hashlib.sha256(b"second").hexdigest()[:16]
+    }
