@@ -36,7 +36,7 @@ _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 # Words that follow such a key in ordinary output and are no secret: where something is, whether it is set.
 _HARMLESS = re.compile(
-    r"(?i)\(?(?:null|none|true|false|yes|no|unset|\d{1,5}|\[redacted\]|[\w.-]*(?:/[\w.-]+)+)\)?",
+    r"(?i)\(?(?:null|none|true|false|yes|no|unset|\d{1,5}|[|>][-+]?|\[redacted\]|[\w.-]*(?:/[\w.-]+)+)\)?",
 )
 
 

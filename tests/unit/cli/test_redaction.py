@@ -110,6 +110,7 @@ def test_what_looks_like_a_secret_goes_though_nobody_knows_it(text: str, left: s
         "StoragePassScript = (null)",
         "automountServiceAccountToken: false",
         "JobCompPass = (null)",
+        "  passwd: |\n    alice:x:2001:2001::/home/alice:/bin/bash",
         "Slurmctld(primary) at demo-controller-0 is UP",
         "  secret:\n    secretName: demo-auth-slurm",
         "passwordKeyRef: {name: demo-database, key: password}",
