@@ -11,6 +11,8 @@ from corral.kinds.wukong.spec import Wukong
 from corral.kube.errors import NotFound
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.testing.apiserver.faults import ROUGH
+from corral.testing.operators import converged
 from tests.unit.kinds.wukong.world import KUBEVIRT, LARGE, NAMESPACE, World, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -40,7 +42,7 @@ async def test_the_machine_is_made_only_when_networks_and_disks_are_there_and_pr
     world = World(pace_s=10)  # an import takes its time
     await world.begin(a_wukong(LARGE))
     seen: list[tuple[str | None, str, bool]] = []
-    for _ in range(50):
+    for _ in range(80):
         await asyncio.sleep(5)
         status = (await world.wukong()).status
         seen.append((status.phase, status.volumes[0].progress, bool(world.names(VirtualMachine))))
@@ -395,3 +397,31 @@ async def test_a_suspended_wukong_is_left_alone() -> None:
     assert await world.condition("Ready") == ("False", "Suspended")
     with pytest.raises(NotFound):
         await world.machine()
+
+
+@pytest.mark.parametrize("writes", [2, 4, 6])
+async def test_an_operator_that_dies_after_any_write_leaves_nothing_half_done(writes: int) -> None:
+    """1 finalizer, 2 network, 3 cloud-init, 4 and 5 disks, 6 the machine or a status."""
+    world = World()
+    await world.begin()
+    world.operator.connection.crash_after_writes(writes)
+    keeper = asyncio.create_task(world.operator.keep_running())
+    await world.add(a_wukong(LARGE))
+    assert (await world.wukong()).status.phase == "Running"
+
+    await world.delete(Wukong, "vm")
+    world.operator.connection.crash_after_writes(2)
+    await world.settled()
+    assert world.names(Wukong) == world.names(PersistentVolumeClaim) == world.names(VirtualMachine) == []
+    keeper.cancel()
+
+
+async def test_a_rough_server_delays_and_spoils_nothing() -> None:
+    world = World(seed=11)
+    await world.begin(a_wukong(LARGE))
+    world.server.faults = ROUGH
+    await asyncio.sleep(120)
+    world.server.stop_faults()
+    await converged(world.server, world.build, within_s=900, quiet_s=90)
+    assert (await world.wukong()).status.phase == "Running"
+    assert world.names(PersistentVolumeClaim) == ["vm-data", "vm-root"]

@@ -23,7 +23,6 @@ from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.apiserver import FakeApiServer
-from corral.testing.apiserver.faults import NONE, Faults
 from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.operators import Operator, converged
 
@@ -69,7 +68,6 @@ class World:
         grows: bool = True,
         csi: bool = False,
         pace_s: float = 1.0,
-        faults: Faults = NONE,
         seed: int = 1,
     ) -> None:
         self.server = FakeApiServer(seed=seed, namespaces=(NAMESPACE,))
@@ -82,7 +80,6 @@ class World:
         self.standin = KubeVirtStandIn(Client(self.server.connect("kubevirt")), csi=csi, pace_s=pace_s)
         self.operator = Operator(self.server, self.build, seed=seed)
         self._tasks: list[asyncio.Task[None]] = []
-        self._faults = faults
 
     @staticmethod
     def build() -> AnyController:
@@ -106,7 +103,7 @@ class World:
         await asyncio.sleep(days * 24 * 3600)
 
     async def settled(self, within_s: float = 300.0) -> None:
-        await converged(self.server, self.build, within_s=within_s, quiet_s=8.0)
+        await converged(self.server, self.build, within_s=within_s, quiet_s=11.0)
         assert self.standin.refused == set()
 
     async def make(self, *objects: Object) -> None:
