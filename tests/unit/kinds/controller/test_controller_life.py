@@ -10,6 +10,7 @@ import pytest
 
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.controller import controller
+from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.shell import APPLY, STATE, Answer
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
@@ -195,3 +196,14 @@ async def test_a_pod_that_is_gone_does_not_disturb_the_rest() -> None:
 
         assert world.condition("Ready") == ("False", "SlurmctldStarting")
         assert world.condition("ConfigApplied") == ("Unknown", "StateUnknown")
+
+
+async def test_metrics_are_monitored_as_soon_as_the_cluster_knows_how() -> None:
+    async with a_running_cluster(metrics={"enabled": True}) as world:
+        assert world.condition("Ready") == ("True", "AsDesired")
+        world.server.register(ServiceMonitor)
+        await asyncio.sleep(120)
+
+        found = world.server.get(ServiceMonitor, "demo-controller", "default")
+        assert found is not None
+        assert {one["path"] for one in found["spec"]["endpoints"]} >= {"/metrics/jobs", "/metrics/nodes"}
