@@ -190,9 +190,9 @@ def _start(name: str, nodes: int | None) -> None:
         checkout.load(name, archives, progress)
         job = up.bring_up(load_credentials(home.kubeconfig), progress, image_key=recipes[0].key)
     click.echo(f"\n{_introduction(spec)} Corral and a Slurm cluster run in it.\n\n{job.text}\n\nTry next:\n")
+    click.echo(f"  export KUBECONFIG={home.kubeconfig}{_export_of_path()}")
     flag = _name_flag(name)
     _echo_commands(
-        (f"export KUBECONFIG={home.kubeconfig}{_export_of_path()}", f"context {spec.context}"),
         ("corral status", "what there is, and whether it is as it should be"),
         (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
         (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then takes them away"),
