@@ -40,6 +40,7 @@ from corral.slurm.versions import KNOWN, Dialect, dialect, server_versions
 REPEATS_MAX = 3
 PAUSE_S_FIRST = 0.25
 PAUSE_S_MAX = 2.0
+NEGOTIATION_S = 15.0  # at the least: a server's list of its paths has megabytes, and a ping may have only 5 s
 LARGE_BYTES = 200_000  # from here on decoding takes longer than other tasks should wait
 
 E = TypeVar("E", bound=Envelope)
@@ -99,7 +100,9 @@ class Calls:
                 await asyncio.sleep(wait_s)
 
     async def _once(self, call: Call, shape: type[E], deadline_s: float) -> E | None:
-        known = await self._negotiated(call.subject, deadline_s)
+        began_s = self._clock.monotonic_s()
+        known = await self._negotiated(call.subject, max(deadline_s, began_s + NEGOTIATION_S))
+        deadline_s += self._clock.monotonic_s() - began_s
         _require(call, known)
         path = f"/{call.area}/{known.api}/{call.path.replace('{}', _quoted(call.name))}"
         try:

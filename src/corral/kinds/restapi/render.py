@@ -8,7 +8,6 @@ With `spec.tls` slurmrestd listens in its pod only, and a proxy of the same imag
 """
 
 from collections.abc import Mapping
-from typing import TypedDict
 
 from msgspec.structs import replace
 
@@ -142,7 +141,13 @@ def _slurmrestd(restapi: RestApi, version: str) -> Container:
     if restapi.spec.tls:
         here = EnvVar(name="SLURMRESTD_LISTEN", value=f"127.0.0.1:{names.SLURMRESTD_INNER_PORT}")
         return replace(container, env=(*container.env, here), readiness_probe=_takes_connections())
-    return replace(container, **_open_port())
+    port = names.SLURMRESTD_PORT
+    return replace(
+        container,
+        ports=_ports(),
+        readiness_probe=answers_on(port, period_s=1, failures_max=5),
+        liveness_probe=answers_on(port, period_s=10, failures_max=6),
+    )
 
 
 def _with_proxy(pod: PodSpec, tls: Tls, version: str) -> PodSpec:
@@ -152,27 +157,18 @@ def _with_proxy(pod: PodSpec, tls: Tls, version: str) -> PodSpec:
         command=script("slurmrestd-tls"),
         security_context=UNPRIVILEGED,
         volume_mounts=(mounted(TLS, TLS_FOLDER), VolumeMount(name=PROXY_TMP, mount_path="/tmp")),  # noqa: S108
-        **_open_port(),
+        ports=_ports(),
+        # It is there as soon as it runs. Each look is a handshake that fails in its log, so they are few.
+        liveness_probe=answers_on(names.SLURMRESTD_PORT, period_s=30, failures_max=3),
     )
     certificate = Volume(name=TLS, secret=SecretVolumeSource(secret_name=tls.secret_ref.name, default_mode=TLS_MODE))
     own_tmp = Volume(name=PROXY_TMP, empty_dir=EmptyDirVolumeSource())
     return replace(pod, containers=(*pod.containers, proxy), volumes=(*pod.volumes, certificate, own_tmp))
 
 
-class _OpenPort(TypedDict):
-    ports: tuple[ContainerPort, ...]
-    readiness_probe: Probe
-    liveness_probe: Probe
-
-
-def _open_port() -> _OpenPort:
+def _ports() -> tuple[ContainerPort, ...]:
     """Of the container that is reached from outside the pod."""
-    port = names.SLURMRESTD_PORT
-    return _OpenPort(
-        ports=(ContainerPort(name=COMPONENT, container_port=port, protocol="TCP"),),
-        readiness_probe=answers_on(port, period_s=1, failures_max=5),
-        liveness_probe=answers_on(port, period_s=10, failures_max=6),
-    )
+    return (ContainerPort(name=COMPONENT, container_port=names.SLURMRESTD_PORT, protocol="TCP"),)
 
 
 def _takes_connections() -> Probe:
