@@ -15,6 +15,8 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
 from corral.kube import Client, Precondition
 from corral.kube.crd import crd_of, to_yaml
 from corral.kube.definitions import define
@@ -58,7 +60,7 @@ highAvailability:
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> Iterator[None]:
     """They go with the module: a cluster with KubeVirt's definitions is another cluster."""
-    corral_cluster.define(to_yaml(crd_of(Wukong)))
+    corral_cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot)))
     corral_cluster.define(as_yaml(vm_crds()))
     yield
     names = [crd["metadata"]["name"] for crd in vm_crds()]
@@ -96,7 +98,8 @@ async def operating(client: Client, namespace: str) -> AsyncIterator[KubeVirtSta
     await client.apply(grows, field_manager="test", force=True)
     standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True)
     stop = asyncio.Event()
-    manager = Manager(client, (controller(),), clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
+    controllers = (controller(), snapshot_controller())
+    manager = Manager(client, controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
     tasks = [asyncio.create_task(manager.run(stop)), asyncio.create_task(standin.run())]
     try:
         yield standin
@@ -141,6 +144,11 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
         settled = (await client.get(VirtualMachine, "vm", ns)).metadata.generation
 
+        friday = ObjectMeta(name="friday", namespace=ns)
+        asked = WukongSnapshot(metadata=friday, spec=WukongSnapshotSpec(wukong_name="vm"))
+        await client.create(asked, field_manager="person")
+        await until(lambda: is_taken(client, ns))
+
         await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi"))
         await until(lambda: has_size(client, ns, "vm-data", "3Gi"))
         with pytest.raises(Invalid, match="never shrinks"):
@@ -160,6 +168,11 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             (NetworkAttachmentDefinition, "vm-lan-nad"),
         ):
             assert await is_gone(client, kind, name, ns) is True
+
+
+async def is_taken(client: Client, namespace: str) -> object:
+    status = (await client.get(WukongSnapshot, "friday", namespace)).status
+    return True if (status.phase, status.included_volumes) == ("Succeeded", ("root", "data")) else status
 
 
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:
