@@ -1,7 +1,8 @@
 """`corral explain`: why an object is as it is: what it waits for, what comes next, what was decided, on which facts."""
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import click
 import msgspec
@@ -24,6 +25,7 @@ from corral.kube.models.core_v1 import Pod
 from corral.kube.models.events_v1 import Event
 
 EVENTS_BELOW_MAX = 12
+CAUSES_BEFORE = timedelta(minutes=2)
 STANDARD = ("Ready", "Reconciling", "Stalled")
 
 
@@ -96,12 +98,24 @@ async def operator_now(client: Client, now: datetime) -> Fact:
 async def _warnings_below(
     client: Client, explanation: Explanation, pods: tuple[Pod, ...], well: set[str]
 ) -> tuple[EventBelow, ...]:
-    """Of what is well there is nothing to warn about, whatever happened while it started."""
+    """Of what is well there is nothing to warn about, nor of what was over before the object became what it is."""
     about = {uid: where for uid, where in uids_of(explanation.snapshot, pods).items() if str(where) not in well}
     where = Selector(namespace=explanation.object.metadata.namespace or "default", fields="type=Warning")
     events = [event for event in (await client.list(Event, where)).items if event.regarding.uid in about]
     found = [EventBelow(about[event.regarding.uid], seen_event(event)) for event in events]
-    return tuple(sorted(found, key=lambda one: str(one.event.last_seen)))[-EVENTS_BELOW_MAX:]
+    return recent(found, _since(explanation.object))
+
+
+def recent(events: Iterable[EventBelow], since: datetime | None) -> tuple[EventBelow, ...]:
+    """The last ones, the newest last; a little before `since` counts too, since causes come before effects."""
+    begin = None if since is None else since - CAUSES_BEFORE
+    kept = [one for one in events if begin is None or one.event.last_seen is None or one.event.last_seen >= begin]
+    return tuple(sorted(kept, key=lambda one: str(one.event.last_seen)))[-EVENTS_BELOW_MAX:]
+
+
+def _since(obj: Object) -> datetime | None:
+    """Since when it is ready, or is not."""
+    return next((c.last_transition_time for c in _conditions(obj) if c.type == "Ready"), None)
 
 
 def lines(told: Story) -> list[str]:
@@ -124,7 +138,7 @@ def lines(told: Story) -> list[str]:
 
 def _headline(obj: Object, now: datetime) -> str:
     row = row_of(obj)
-    since = next((c.last_transition_time for c in _conditions(obj) if c.type == "Ready"), None)
+    since = _since(obj)
     if row.ready is None:
         return f"{ref(obj)}: {row.message}"
     state = "ready" if row.ready else ("stuck" if row.stalled else "not ready")

@@ -21,6 +21,7 @@ from corral.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unr
 from corral.kube.models.core_v1 import Pod
 
 MARKS = {Outcome.PASSED: ("ok", "green"), Outcome.FAILED: ("FAILED", "red"), Outcome.SKIPPED: ("skipped", "yellow")}
+DETAIL_LINES_MAX = 10
 LATE_EXIT_CODE = 124  # as timeout(1) ends
 UNREACHED_EXIT_CODE = 126  # as a shell ends that cannot run a command
 
@@ -131,8 +132,9 @@ def _tell(one: Verdict) -> None:
     mark, colour = MARKS[one.outcome]
     message = f": {one.message}" if one.message else ""
     click.echo(f"{click.style(mark, fg=colour)} ({one.seconds:.1f} s){message}", err=True)
-    for line in one.details.strip().splitlines()[-10:] if one.outcome is Outcome.FAILED else ():
-        click.echo(f"        {line}", err=True)
+    for line in one.details.strip().splitlines()[-DETAIL_LINES_MAX:]:
+        if line not in one.message:
+            click.echo(f"        {line}", err=True)
 
 
 def _write(file: Path, text: str) -> None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.cli.explain import EventBelow, recent
 from corral.cli.facts import Fact, fact_of, facts_of, operator_fact, ordered, pods_below
-from corral.kube.meta import Object, ObjectMeta
+from corral.engine.questions import SeenEvent
+from corral.kube.meta import Object, ObjectMeta, ObjectRef
 from corral.kube.models.apps_v1 import Deployment, ReplicaSet
 from corral.kube.models.coordination_v1 import Lease, LeaseSpec
 from corral.kube.models.core_v1 import ConfigMap, Pod, Secret
@@ -163,3 +165,14 @@ def test_whether_an_operator_runs_is_read_from_its_lease(
 
     assert fact.well is well
     assert says in fact.state
+
+
+def test_warnings_that_were_over_before_the_trouble_began_are_left_out() -> None:
+    def warning(minutes_ago: float) -> EventBelow:
+        seen = SeenEvent(type="Warning", reason="R", note="", count=1, last_seen=NOW - timedelta(minutes=minutes_ago))
+        return EventBelow(ObjectRef("Pod", "lab", "w-0"), seen)
+
+    old, cause, new = warning(30), warning(6), warning(1)
+
+    assert recent((new, old, cause), NOW - timedelta(minutes=5)) == (cause, new)
+    assert recent((new, old, cause), None) == (old, cause, new)
