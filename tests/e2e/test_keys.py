@@ -202,21 +202,21 @@ def test_keys_are_replaced_while_jobs_run(lab: Lab, record_property: Callable[[s
 
     # The JWT key: a token that is read anew is refused for a moment at most.
     url = rest_url(lab)
-    ping, records = f"{url}/slurm/v0.0.42/ping", f"{url}/slurmdb/v0.0.42/clusters"
+    nodes, records = f"{url}/slurm/v0.0.42/nodes", f"{url}/slurmdb/v0.0.42/clusters"
     old = asyncio.run(_secret(lab, "shared-jwt-slurm")).data["SLURM_JWT"]
-    assert answer(ping, old) == 200
+    assert answer(nodes, old) == 200
     rotate(lab, jwt=1)
-    gap = asyncio.run(gap_s(lab, ping, lambda: bool(seen(lab, lambda: has_rotated(lab, jwt=1), "a new JWT key"))))
+    gap = asyncio.run(gap_s(lab, nodes, lambda: bool(seen(lab, lambda: has_rotated(lab, jwt=1), "a new JWT key"))))
     record_property("jwt_key_gap_s", round(gap, 2))
     print(f"JWT key replaced: tokens were refused for {gap:.2f} s")
     assert gap < 60
     new = asyncio.run(_secret(lab, "shared-jwt-slurm")).data["SLURM_JWT"]
-    assert answer(ping, old) == 511
+    assert answer(nodes, old) == 511
     seen(lab, lambda: answer(records, new) == 200, "slurmdbd to take the new token")
 
     # A token of another key, whose public half slurmctld was given.
     rs256 = asyncio.run(_secret(lab, "signed-jwt-slurm")).data["SLURM_JWT"]
-    assert answer(ping, rs256) == 200
+    assert answer(nodes, rs256) == 200
 
     # The job that was there all along ends well, and nothing was restarted for all this.
     assert containers(lab) == before
