@@ -47,6 +47,15 @@ def test_no_value_is_left_in_any_spelling(value: bytes, before: bytes, after: by
 
 
 @settings(max_examples=60)
+@given(st.binary(min_size=8, max_size=40), st.binary(max_size=8), st.binary(max_size=8))
+def test_nothing_that_is_left_of_base64_decodes_to_the_value(value: bytes, before: bytes, after: bytes) -> None:
+    left = redactor([value])(base64.b64encode(before + value + after).decode())
+
+    pieces = [piece[skipped:] for piece in left.split(MARK) for skipped in range(4)]
+    assert not [piece for piece in pieces if value in base64.b64decode(piece[: len(piece) // 4 * 4])]
+
+
+@settings(max_examples=60)
 @given(secret_text)
 def test_json_and_urls_do_not_hide_a_value(value: str) -> None:
     redacted = redactor([value.encode()])(f"{json.dumps({'a': value})} /path?x={quote(value, safe='')}&y=1")
