@@ -44,7 +44,8 @@ def submitting(lab: Lab) -> None:
 
 
 def kill(lab: Lab, pod: str, container: str, process: str) -> float:
-    """When it was killed. Its pod restarts it."""
+    """When it was killed. Its pod restarts it. slurmdbd ends by itself when its database went, and is back soon."""
+    lab.wait(f"pod/{pod}")
     at = time.time()
     lab.kubectl("exec", pod, "-c", container, "--", "sh", "-c", SIGNALLING.format(process, "KILL"))
     return at

@@ -27,6 +27,7 @@ from corral.kube.models.core_v1 import (
     Container,
     ContainerPort,
     EmptyDirVolumeSource,
+    HostAlias,
     HTTPGetAction,
     KeyToPath,
     PersistentVolumeClaim,
@@ -189,6 +190,8 @@ def _pod(controller: Controller) -> PodSpec:
         automount_service_account_token=False,
         enable_service_links=False,
         dns_config=PodDNSConfig(searches=(endpoints.workers_domain(controller),)),
+        # An srun here would come through the Service with the node's address, where it cannot be called back.
+        host_aliases=(HostAlias(ip="127.0.0.1", hostnames=(endpoints.slurmctld(controller).host,)),),
         termination_grace_period_seconds=GRACE_S,
         security_context=PodSecurityContext(
             run_as_user=names.SLURM_UID,

@@ -362,6 +362,13 @@ def test_files_that_one_config_map_cannot_hold_are_in_several() -> None:
     assert {file for one in made for file in one.data} >= {"slurm.conf", "one.lua", "two.lua", "corral-digest"}
 
 
+def test_in_its_own_pod_slurmctld_is_reached_without_the_service() -> None:
+    (made,) = (one for one in made_by(plan(a_snapshot(a_controller()))) if isinstance(one, StatefulSet))
+    aliases = made.spec.template.spec.host_aliases
+
+    assert [(one.ip, one.hostnames) for one in aliases] == [("127.0.0.1", ("demo-controller.lab",))]
+
+
 def test_more_files_never_change_the_pod() -> None:
     before = settled(a_controller())
     maps = {"a": a_config_map("a", one_lua="x" * (CONFIG_MAP_BYTES_MAX - 100))}
