@@ -92,12 +92,16 @@ class Restricted:
 
     def refused(self) -> int:
         """How many requests the server has forbidden so far, by the operator's own count."""
-        until("the operator answers", lambda: bool(self._port()), 90)
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port()}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        counted = [line for line in lines if line.startswith("rest_client_requests_total{")]
-        assert counted, "no request was counted at all"
-        return sum(int(float(line.split()[-1])) for line in counted if 'code="403"' in line)
+        until("the operator has asked for something", lambda: bool(self._counted()), 90)
+        return sum(int(float(line.split()[-1])) for line in self._counted() if 'code="403"' in line)
+
+    def _counted(self) -> list[str]:
+        port = self._port()
+        if not port:
+            return []
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            lines: list[str] = answer.read().decode().splitlines()
+        return [line for line in lines if line.startswith("rest_client_requests_total{")]
 
     def _port(self) -> int:
         lines = self.log.read_text().splitlines()
