@@ -21,7 +21,7 @@ from corral.testing.toys import Toy, toy_controller
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)  # nothing outside the loop can happen: time may jump at once
 
-SEEDS_TOTAL = 600
+SEEDS_TOTAL = 900
 BATCHES = 20
 FAULTY_S = 45.0
 CONVERGED_WITHIN_S = 600.0

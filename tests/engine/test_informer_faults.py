@@ -26,7 +26,7 @@ from corral.kube.models.core_v1 import ConfigMap
 from corral.kube.watch import Server
 from corral.testing.apiserver import ROUGH, FakeApiServer
 
-SCHEDULES = 1000
+SCHEDULES = 2000
 BATCH = 100
 CONVERGED_WITHIN_S = 300.0
 NAMES = tuple("abcdefgh")
@@ -165,7 +165,7 @@ async def run_schedule(seed: int) -> None:
         await client.close()
 
 
-@pytest.mark.looptime
+@pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
 async def test_after_the_faults_stop_the_store_is_what_the_server_has(first: int) -> None:
     for seed in range(first, first + BATCH):
