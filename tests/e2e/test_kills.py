@@ -46,7 +46,7 @@ class Outage(msgspec.Struct, frozen=True):
         return self.began - LOST_BEFORE_KILL_S <= accepted <= self.over + ANSWER_S_MAX
 
     def may_cost_record(self, submitted: float) -> bool:
-        return self.began - LOST_BEFORE_KILL_S - 1 <= submitted <= self.over  # told in whole seconds
+        return self.began - LOST_BEFORE_KILL_S <= submitted <= self.over
 
 
 class Accepted(msgspec.Struct, frozen=True):
