@@ -21,6 +21,7 @@ import yaml
 
 from corral.kube.certificates import check_certificate
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server, Source, wrong
+from corral.kube.errors import CredentialsError
 from corral.kube.exec_plugin import ExecPlugin, Plugin, cluster_info
 
 E = TypeVar("E", bound="Entry")
@@ -248,7 +249,7 @@ def _token(user: User, path: Path, origin: str) -> str:
         return user.token
     try:
         return read_token(path.parent / user.token_file, origin)
-    except Exception:
+    except CredentialsError:
         if user.token:
             return user.token
         raise
