@@ -282,6 +282,21 @@ async def test_an_idle_kind_costs_no_request_beyond_its_watch() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_server_restored_while_its_list_was_under_way_is_listed_again() -> None:
+    server = a_server()
+    backup = server.snapshot()
+    server.add(a_manifest("lost-in-the-restore"))
+    features = Server()
+    features.streams_lists = False
+    server.fail_next(Fault.SLOW, method="GET", resource="configmaps")
+    asyncio.get_running_loop().call_later(1, lambda: server.restore(backup, down_s=0))
+
+    seen = await events_until(server, InitDone, times=2, features=features)
+
+    assert names(seen) == ["lost-in-the-restore", "map-0", "map-1", "map-0", "map-1"]
+
+
+@pytest.mark.looptime
 async def test_a_server_restored_from_a_backup_is_listed_again() -> None:
     server = a_server()
     backup = server.snapshot()

@@ -11,10 +11,14 @@ from corral.local.processes import Identity, command_line, end, identity, is_ali
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "1000"])
-    yield process
-    process.kill()
-    process.wait()
+    """It has answered, so it is the new program: just after the fork its command line may still be empty."""
+    with subprocess.Popen(["cat", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"ready\n")
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
 
 
 def test_a_running_process_is_alive_and_has_its_command_line(sleeper: subprocess.Popen[bytes]) -> None:
@@ -22,7 +26,7 @@ def test_a_running_process_is_alive_and_has_its_command_line(sleeper: subprocess
 
     assert found is not None
     assert is_alive(found)
-    assert command_line(sleeper.pid) == ("sleep", "1000")
+    assert command_line(sleeper.pid) == ("cat", "-")
 
 
 def test_another_process_with_the_same_pid_is_not_it(sleeper: subprocess.Popen[bytes]) -> None:

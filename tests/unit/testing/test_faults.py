@@ -206,6 +206,13 @@ async def test_a_stalled_watch_is_silent_until_the_client_gives_up() -> None:
     assert server.now_s() >= 60.0
 
 
+async def test_a_watch_from_a_version_that_is_yet_to_come_is_silent() -> None:
+    server = FakeApiServer()
+
+    with pytest.raises(Unreachable, match="silent"):
+        await next_event(Client(server.connect()), "1000")
+
+
 async def test_a_restart_breaks_watches_and_refuses_for_a_while() -> None:
     server = FakeApiServer()
     connection = server.connect()

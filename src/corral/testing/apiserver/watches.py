@@ -64,12 +64,16 @@ class Watch:
         events += [event for _, event in news]
         if now_s >= self.ends_s:
             self._over = True
-            if self.query.bookmarks:
-                events.append(bookmark(self.query.served, self._cursor))
-        elif self.query.bookmarks and now_s >= self._bookmark_due_s:
+            events += self._bookmark()
+        elif now_s >= self._bookmark_due_s:
             self._bookmark_due_s = now_s + BOOKMARK_EVERY_S
-            events.append(bookmark(self.query.served, self._cursor))
+            events += self._bookmark()
         return events
+
+    def _bookmark(self) -> list[Event]:
+        """None to those who ask from a version that the server has not reached: the real one leaves them in silence."""
+        has_reached = self._cursor <= self._storage.version
+        return [bookmark(self.query.served, self._cursor)] if self.query.bookmarks and has_reached else []
 
     def _beginning(self) -> list[Event]:
         reached_version(self._storage, self.query)
