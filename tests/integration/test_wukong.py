@@ -59,14 +59,12 @@ highAvailability:
 
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    """They go with the module: a cluster with KubeVirt's definitions is another cluster."""
+    """Those of others go with the module: a cluster with KubeVirt's definitions is another cluster."""
     corral_cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot)))
     corral_cluster.define(as_yaml(vm_crds()))
     yield
     names = [crd["metadata"]["name"] for crd in vm_crds()]
-    corral_cluster.kubectl(
-        "delete", "crd", Wukong.resource.plural_and_group, *names, "--wait=false", "--ignore-not-found"
-    )
+    corral_cluster.kubectl("delete", "crd", *names, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

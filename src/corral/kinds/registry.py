@@ -7,5 +7,9 @@ from corral.kinds.loginset.controller import KINDS as LOGINSET
 from corral.kinds.nodeset.controller import KINDS as NODESET
 from corral.kinds.restapi.controller import KINDS as RESTAPI
 from corral.kinds.token.controller import KINDS as TOKEN
+from corral.kinds.wukong.controller import KINDS as WUKONG
+from corral.kinds.wukongsnapshot.controller import KINDS as WUKONGSNAPSHOT
 
-KINDS: tuple[KindController, ...] = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET, *LOGINSET)
+SLURM = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET, *LOGINSET)
+MACHINES = (*WUKONG, *WUKONGSNAPSHOT)
+KINDS: tuple[KindController, ...] = (*SLURM, *MACHINES)
