@@ -25,11 +25,11 @@ from corral.kube.execution import ExecResult, RunningCommand, exec_request, run,
 from corral.kube.gate import Gate
 from corral.kube.lines import Lines, LineTooLong
 from corral.kube.logs import SILENCE_S_MAX, LogOptions, log_lines, log_request
-from corral.kube.meta import Object, Resource
+from corral.kube.meta import EMPTY, Object, Resource
 from corral.kube.retry import Repeat
 from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
-from corral.kube.transport import Priority, Request, Stream, Transport
+from corral.kube.transport import Priority, Request, Socket, Stream, Transport
 from corral.kube.unstructured import Kind, class_of
 
 __all__ = ["Bookmark", "Client", "Gone", "Page", "Precondition", "Propagation", "Put", "Selector"]
@@ -323,6 +323,20 @@ class Client:
         """Run a command in a pod, writing to it and reading from it as it runs. Leaving the block breaks it off."""
         request = exec_request(PODS, name, namespace, command, container, stdin=stdin)
         return running(self._calls, request, self._fence)
+
+    async def act(
+        self, resource: Resource, name: str, namespace: str = "", *, action: str, options: Mapping[str, Any] = EMPTY
+    ) -> None:
+        """An action below an object, as an API server of others serves it (KubeVirt's `start`). Never sent twice."""
+        request = requests.act(resource, name, namespace, action=action, options=options)
+        await self._calls.send(request, Repeat.UNSENT, self._fence)
+
+    def attach(
+        self, resource: Resource, name: str, namespace: str = "", *, to: str, subprotocol: str
+    ) -> AbstractAsyncContextManager[Socket]:
+        """A WebSocket below an object, as an API server of others serves it (KubeVirt's `console`)."""
+        request = requests.attach(resource, name, namespace, to=to)
+        return self._calls.socket(request, (subprotocol,), self._fence)
 
     async def server_version(self) -> ServerVersion:
         return await discovery.server_version(self._calls)

@@ -193,6 +193,27 @@ def evict(
     return request, _removal_repeat(precondition, dry_run)
 
 
+def act(resource: Resource, name: str, namespace: str, *, action: str, options: Mapping[str, Any]) -> Request:
+    """An action that an API server of others serves below an object, as KubeVirt's `start`: it replaces nothing."""
+    subject = Subject(action, resource.kind, namespace, name)
+    return Request(
+        subject=subject,
+        method="PUT",
+        path=path_to(resource, subject, action),
+        body=encode_value(options),
+        content_type=JSON,
+        accept="*/*",
+        deadline_s=WRITE_S_MAX,
+    )
+
+
+def attach(resource: Resource, name: str, namespace: str, *, to: str) -> Request:
+    subject = Subject(to, resource.kind, namespace, name)
+    return Request(
+        subject=subject, method="GET", path=path_to(resource, subject, to), accept="*/*", deadline_s=READ_S_MAX
+    )
+
+
 def path_to(resource: Resource, subject: Subject, subresource: str = "") -> str:
     """The path to the one object that the subject names.
 

@@ -26,6 +26,7 @@ from corral.kube import (
     Unstructured,
 )
 from corral.kube.errors import Subject
+from corral.kube.meta import Resource
 from tests.unit.kube.memory import (
     DEPLOYMENTS,
     Answer,
@@ -344,3 +345,22 @@ async def test_a_cancelled_watch_closes_its_connection() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
     assert stream.closed
+
+
+MACHINES = Resource("machines.example", "v1", "Machine", "machines", namespaced=True)
+
+
+async def test_an_action_is_put_below_its_object_and_never_sent_again_once_it_may_have_arrived() -> None:
+    it, transport = client(answer(b"", status=202))
+    await it.act(MACHINES, "vm", "lab", action="stop", options={"gracePeriod": 0})
+    await it.act(MACHINES, "vm", "lab", action="start")
+
+    paths = [(request.method, request.path) for request in transport.requests]
+    root = "/apis/machines.example/v1/namespaces/lab/machines/vm"
+    assert paths == [("PUT", f"{root}/stop"), ("PUT", f"{root}/start")]
+    assert [request.body for request in transport.requests] == [b'{"gracePeriod":0}', b"{}"]
+
+    lost, silent = client(Unreachable(Subject("start", "Machine"), "connection reset"), answer(b""))
+    with pytest.raises(Unreachable):
+        await lost.act(MACHINES, "vm", "lab", action="start")
+    assert len(silent.requests) == 1
