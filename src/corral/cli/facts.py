@@ -169,13 +169,19 @@ def operator_fact(leases: Iterable[Lease] | None, now: datetime) -> Fact:
     if not held:
         return Fact("Operator", "none is running: nothing of this is done until one is (corral run)", False)
     last = max(held, key=lambda lease: parse_time(lease.spec.renew_time or ""))
-    renewed = parse_time(last.spec.renew_time or "")
     where = f"{last.spec.holder_identity} (Lease {last.metadata.namespace}/{last.metadata.name})"
-    if (now - renewed).total_seconds() > LATE * (last.spec.lease_duration_seconds or 15):
-        return Fact(
-            "Operator", f"{where} has been silent for {age(renewed, now)}: nothing is done until one runs", False
-        )
-    return Fact("Operator", f"{where} leads", True)
+    if is_held(last, now):
+        return Fact("Operator", f"{where} leads", True)
+    silent = age(parse_time(last.spec.renew_time or ""), now)
+    return Fact("Operator", f"{where} has been silent for {silent}: nothing is done until one runs", False)
+
+
+def is_held(lease: Lease, now: datetime) -> bool:
+    """For people to read: two clocks are compared, with much patience. Who may write is decided by the engine."""
+    if not lease.spec.holder_identity or not lease.spec.renew_time:
+        return False
+    silent_s = (now - parse_time(lease.spec.renew_time)).total_seconds()
+    return silent_s <= LATE * (lease.spec.lease_duration_seconds or 15)
 
 
 def uids_of(snapshot: object, more: Iterable[Object]) -> dict[str, ObjectRef]:

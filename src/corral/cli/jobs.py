@@ -9,10 +9,12 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
 from corral.cli.verdicts import Outcome, Verdict
+from corral.slurm.transport import Endpoint
 from corral.slurm.versions import KNOWN
 
 USABLE = frozenset({"idle", "mixed", "allocated", "completing"})
@@ -46,17 +48,28 @@ for second in $(seq "$2"); do
 done
 echo "$state"
 """
-# $1 host, $2 port; then the versions, best first. Prints "version status" and the body of the first that is known.
+# $1 host, $2 port, $3 whom to trust in PEM (empty: no TLS), $4 the certificate's name; then the versions, best first.
+# Prints "version status" and the body of the first that is known. The token goes through pipes, never into arguments.
 ASK_REST = """
 token=$(scontrol token lifespan=60) && token=${token#SLURM_JWT=} || exit
-host=$1 port=$2
-shift 2
-for version; do
-  exec 3<>"/dev/tcp/$host/$port" || exit
+host=$1 port=$2 authority=$3 name=$4
+shift 4
+asked() {
   printf 'GET /slurm/%s/ping/ HTTP/1.1\\r\\nHost: %s\\r\\nX-SLURM-USER-TOKEN: %s\\r\\nConnection: close\\r\\n\\r\\n' \\
-    "$version" "$host" "$token" >&3
-  answer=$(timeout 20 cat <&3)
-  exec 3>&-
+    "$1" "${name:-$host}" "$token"
+}
+plainly() {
+  exec 3<>"/dev/tcp/$host/$port" || exit
+  asked "$1" >&3
+  timeout 20 cat <&3
+}
+by_tls() {
+  asked "$1" | timeout 20 openssl s_client -quiet -connect "$host:$port" -servername "$name" -verify_hostname "$name" \\
+    -verify_return_error -partial_chain -CAfile <(printf '%s\\n' "$authority")
+}
+for version; do
+  if [ "$authority" ]; then answer=$(by_tls "$version"); else answer=$(plainly "$version"); fi
+  [ "$answer" ] || exit 1
   status=${answer#* } status=${status%% *}
   if [ "$status" != 404 ]; then
     printf '%s %s\\n%s\\n' "$version" "$status" "${answer#*$'\\r\\n\\r\\n'}"
@@ -88,11 +101,11 @@ class Shell(Protocol):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What is tested. `rest` is where slurmrestd is reached from inside, if there is one."""
+    """What is tested. `rest` is where slurmrestd is reached, or why it is not, if there is a RestApi."""
 
     name: str
     records_jobs: bool = False
-    rest: tuple[str, int] | None = None
+    rest: Endpoint | str | None = None
     users: tuple[str, ...] = ()
     partition: str = ""
     job_name: str
@@ -191,15 +204,26 @@ async def accounting(shell: Shell, cluster: Cluster) -> str:
 async def rest(shell: Shell, cluster: Cluster) -> str:
     if cluster.rest is None:
         raise Skipped("there is no RestApi for this Controller")
-    host, port = cluster.rest
-    said = await _run(shell, cluster, "bash", "-c", ASK_REST, "rest", host, str(port), *KNOWN)
+    if isinstance(cluster.rest, str):
+        raise Failed(cluster.rest)
+    at, place = cluster.rest, urlsplit(cluster.rest.url)
+    arguments = (place.hostname or "", str(place.port), at.ca_pem, at.name)
+    said = await shell.run("bash", "-c", ASK_REST, "rest", *arguments, *KNOWN, within_s=cluster.timeout_s)
+    if said.exit_code:
+        raise Failed(f"slurmrestd at {at.url} is not reached: {reason_of(said)}", said.words)
     head, _, body = said.out.partition("\n")
     version, _, status = head.partition(" ")
     if status != "200":
-        raise Failed(f"slurmrestd at {host}:{port} answered {status or 'nothing'}, expected 200", body[:2000])
+        raise Failed(f"slurmrestd at {at.url} answered {status or 'nothing'}, expected 200", body[:2000])
     if '"pings"' not in body:
-        raise Failed(f"slurmrestd at {host}:{port} answered 200, but not with what slurmctld says", body[:2000])
-    return f"slurmrestd answers in {version}"
+        raise Failed(f"slurmrestd at {at.url} answered 200, but not with what slurmctld says", body[:2000])
+    return f"slurmrestd answers in {version}" + (f" over TLS, as {at.name}" if at.ca_pem else "")
+
+
+def reason_of(said: Answer) -> str:
+    """The line by which openssl tells what is wrong with a certificate, else the last one."""
+    refused = [line for line in said.words.splitlines() if line.startswith("verify error:")]
+    return refused[0] if refused else said.last_line
 
 
 def as_user(user: str) -> Case:

@@ -19,11 +19,16 @@ Output: TypeAlias = Literal["text", "json"]
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """Which cluster, and where in it. `namespace` is empty for all namespaces."""
+    """Which cluster, and where in it."""
 
     kubeconfig: Path | None
     context: str | None
-    namespace: str
+    chosen_namespace: str | None
+
+    @property
+    def namespace(self) -> str:
+        """As kubectl has it: the context's, where none was named."""
+        return self.chosen_namespace or self.credentials().namespace
 
     def credentials(self) -> Credentials:
         return load_credentials(self.kubeconfig, self.context)
@@ -39,8 +44,8 @@ def cluster_options(command: F) -> F:
 
     @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file.")
     @click.option("--context", help="The kubeconfig's context to use.")
-    @click.option("-n", "--namespace", default="default", show_default=True, help="The object's namespace.")
-    def wrapped(kubeconfig: Path | None, context: str | None, namespace: str, **others: Any) -> Any:
+    @click.option("-n", "--namespace", help="The object's namespace.  [default: the context's]")
+    def wrapped(kubeconfig: Path | None, context: str | None, namespace: str | None, **others: Any) -> Any:
         return command(cluster=Cluster(kubeconfig, context, namespace), **others)
 
     return _as_command(command, wrapped)

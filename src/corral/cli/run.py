@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from corral.cli import leading
 from corral.cli.errors import Failure
 from corral.cli.options import Cluster, Kinds, cluster_options, kinds_option
 from corral.engine import Address, CannotStart, LeaseAddress, LeaseLost, Metrics, run_until_signal
@@ -16,7 +18,7 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 
 @click.command("run")
-@click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's namespace, or default]")
+@click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's, or corral-system]")
 @click.option("--no-leader-election", is_flag=True, help="Work without a Lease. Only where nobody else runs.")
 @click.option(
     "--health-port", default=8080, show_default=True, help="For /healthz, /readyz, /metrics; 0 takes a free one."
@@ -38,7 +40,7 @@ def run_command(
     if not kinds:
         raise Failure("there is no kind to run yet; give one with --load FILE (examples/note.py is one)")
     configure(form=log_format or ("console" if sys.stderr.isatty() else "json"))
-    lease = None if no_leader_election else LeaseAddress(lease_namespace or _own_namespace())
+    lease = None if no_leader_election else leading.address(lease_namespace, _pod_namespace())
     try:
         asyncio.run(_run(cluster, kinds, lease, Address(port=health_port)))
     except (CannotStart, LeaseLost) as error:
@@ -51,8 +53,16 @@ async def _run(cluster: Cluster, kinds: Kinds, lease: LeaseAddress | None, healt
     metrics = Metrics()
     async with Client(HttpTransport(cluster.credentials(), component="operator"), observer=metrics) as client:
         controllers = [entry.build() for entry in kinds]
+        if lease is not None and not _pod_namespace():
+            await leading.prepare(
+                client, lease, datetime.now(UTC), lambda line: click.echo(f"corral: {line}", err=True)
+            )
         await run_until_signal(client, controllers, metrics=metrics, lease=lease, health=health)
 
 
-def _own_namespace() -> str:
-    return SERVICE_ACCOUNT_NAMESPACE.read_text().strip() if SERVICE_ACCOUNT_NAMESPACE.exists() else "default"
+def _tell(sentence: str) -> None:
+    click.echo(f"corral: {sentence}", err=True)
+
+
+def _pod_namespace() -> str:
+    return SERVICE_ACCOUNT_NAMESPACE.read_text().strip() if SERVICE_ACCOUNT_NAMESPACE.exists() else ""

@@ -2,7 +2,9 @@
 
 import asyncio
 import secrets
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import msgspec
@@ -13,13 +15,15 @@ from corral.cli.options import Cluster as Kubernetes
 from corral.cli.options import Output, cluster_options, duration_option, output_option
 from corral.cli.output import say_json
 from corral.cli.verdicts import Outcome, Verdict, junit
-from corral.kinds import names
+from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client, Selector
 from corral.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import Pod, Secret, Service
+from corral.slurm.transport import Endpoint
 
+T = TypeVar("T")
 MARKS = {Outcome.PASSED: ("ok", "green"), Outcome.FAILED: ("FAILED", "red"), Outcome.SKIPPED: ("skipped", "yellow")}
 DETAIL_LINES_MAX = 10
 LATE_EXIT_CODE = 124  # as timeout(1) ends
@@ -116,16 +120,35 @@ async def _cluster(client: Client, namespace: str, name: str) -> tuple[str, Clus
         await client.get(Pod, pod, namespace)
     except NotFound:
         raise Failure(f"pod {namespace}/{pod} is not there yet; why: corral explain controller {name}") from None
-    apis = [
-        api for api in (await client.list(RestApi, Selector(namespace))).items if api.spec.controller_ref.name == name
-    ]
-    address = (f"{names.restapi_name(apis[0].metadata.name)}.{namespace}", apis[0].spec.service.port) if apis else None
     return pod, Cluster(
         name=name,
         records_jobs=controller.spec.accounting_ref is not None,
-        rest=(address[0], address[1] or names.SLURMRESTD_PORT) if address else None,
+        rest=await _rest(client, namespace, name),
         job_name=f"corral-test-{secrets.token_hex(4)}",
     )
+
+
+async def _rest(client: Client, namespace: str, controller: str) -> Endpoint | str | None:
+    """Where the first RestApi of the Controller is, or why that is not known."""
+    every = (await client.list(RestApi, Selector(namespace))).items
+    api = next((api for api in every if api.spec.controller_ref.name == controller), None)
+    if api is None:
+        return None
+    named = api.spec.tls.secret_ref.name if api.spec.tls else ""
+    try:
+        service = await _found(client.get(Service, names.restapi_name(api.metadata.name), namespace))
+        certificate = await _found(client.get(Secret, named, namespace)) if named else None
+    except Forbidden as error:
+        return f"RestApi {namespace}/{api.metadata.name} is not asked: {error}"
+    waits = f"its certificate is expected in Secret {namespace}/{named}" if named and not certificate else "no Service"
+    return endpoints.slurmrestd(api, service, certificate) or f"RestApi {namespace}/{api.metadata.name}: {waits}"
+
+
+async def _found(getting: Awaitable[T]) -> T | None:
+    try:
+        return await getting
+    except NotFound:
+        return None
 
 
 def _tell(one: Verdict) -> None:

@@ -1,8 +1,13 @@
 """`corral test`: what counts as working, against a Slurm that answers from a script."""
 
+import shutil
+import ssl
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
@@ -13,8 +18,11 @@ from corral.cli import jobs
 from corral.cli.jobs import Answer, Cluster, cases, clean_up, verdict
 from corral.cli.verdicts import Outcome, Verdict, junit
 from corral.kube.meta import EMPTY
+from corral.slurm.transport import Endpoint
+from tests.unit.kube.authority import DAY, NOW, Authority, Pair
 
-CLUSTER = Cluster(name="demo", records_jobs=True, rest=("demo-restapi.lab", 6820), job_name="corral-test-1")
+AT = Endpoint(url="http://10.0.0.7:6820")
+CLUSTER = Cluster(name="demo", records_jobs=True, rest=AT, job_name="corral-test-1")
 COMPLETED = "JobId=7 JobName=x UserId=alice(1001) JobState=COMPLETED Reason=None BatchHost=w-0\n"
 
 
@@ -75,6 +83,7 @@ async def outcome_of(name: str, answers: Answers = EMPTY, cluster: Cluster = CLU
         ("the REST API answers", {"rest": 'v0.0.45 200\n{"pings": []}'}, Outcome.PASSED, "in v0.0.45"),
         ("the REST API answers", {"rest": "v0.0.45 401\nno"}, Outcome.FAILED, "answered 401, expected 200"),
         ("the REST API answers", {"rest": 'v0.0.45 200\n{"errors": []}'}, Outcome.FAILED, "but not with"),
+        ("the REST API answers", {"rest": Answer(1, "", "bash: connect: refused")}, Outcome.FAILED, "connect: refused"),
     ],
 )  # fmt: skip
 async def test_a_case_ends(name: str, answers: Answers, outcome: Outcome, says: str) -> None:
@@ -155,6 +164,85 @@ def test_a_token_goes_from_scontrol_to_the_command_by_its_environment(tmp_path: 
     assert in_bash(jobs.AS_USER, tmp_path, "alice", "sbatch", "--wrap", "a b").stdout == (
         "token-of-username=alice --wrap a b\n"
     )
+
+
+SERVED_NAME = "demo-restapi.lab"
+AUTHORITY = Authority()
+
+
+class Slurmrestd(BaseHTTPRequestHandler):
+    """Knows one version, and repeats the token that it was given."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/slurm/v0.0.44/ping/"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(f"pings {self.headers['X-SLURM-USER-TOKEN']} {self.headers['Host']}".encode())
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def slurmrestd(certificate: Pair | None, folder: Path) -> Iterator[int]:
+    """Its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slurmrestd)
+    if certificate is not None:
+        (folder / "served.pem").write_bytes(certificate.certificate + certificate.key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "served.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def asked(folder: Path, port: int, authority: bytes) -> subprocess.CompletedProcess[str]:
+    program(folder, "scontrol", "echo SLURM_JWT=a-token")
+    name = SERVED_NAME if authority else ""
+    return in_bash(jobs.ASK_REST, folder, "127.0.0.1", str(port), authority.decode(), name, "v0.0.45", "v0.0.44")
+
+
+def test_slurmrestd_is_asked_in_the_first_version_that_it_knows(tmp_path: Path) -> None:
+    with slurmrestd(None, tmp_path) as port:
+        assert asked(tmp_path, port, b"").stdout == "v0.0.44 200\npings a-token 127.0.0.1\n"
+    assert asked(tmp_path, port, b"").returncode != 0
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the pod has openssl, this machine does not")
+@pytest.mark.parametrize("trusted", ["its authority", "itself"])
+def test_over_tls_the_authority_or_the_very_certificate_of_the_secret_is_trusted(trusted: str, tmp_path: Path) -> None:
+    certificate = AUTHORITY.issue("slurmrestd", host=SERVED_NAME)
+    with slurmrestd(certificate, tmp_path) as port:
+        said = asked(tmp_path, port, AUTHORITY.pem if trusted == "its authority" else certificate.certificate)
+    assert said.stdout == f"v0.0.44 200\npings a-token {SERVED_NAME}\n", said.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the pod has openssl, this machine does not")
+@pytest.mark.parametrize(
+    ("certificate", "authority", "says"),
+    [
+        (AUTHORITY.issue("x", host=SERVED_NAME, ends=NOW - DAY / 2), AUTHORITY.pem, "certificate has expired"),
+        (AUTHORITY.issue("x", host="another.lab"), AUTHORITY.pem, "hostname mismatch"),
+        (AUTHORITY.issue("x", host=SERVED_NAME), Authority("x").pem, "unable to get local issuer certificate"),
+    ],
+    ids=["expired", "another name", "another authority"],
+)
+async def test_a_certificate_that_is_not_good_is_a_failure_that_says_why(
+    certificate: Pair, authority: bytes, says: str, tmp_path: Path
+) -> None:
+    with slurmrestd(certificate, tmp_path) as port:
+        said = asked(tmp_path, port, authority)
+    answer = Answer(said.returncode, said.stdout, said.stderr)
+    found, message = await outcome_of("the REST API answers", {"rest": answer})
+    assert found is Outcome.FAILED
+    assert says in message
+    assert "a-token" not in said.stdout + said.stderr
 
 
 words = st.text(max_size=20)
