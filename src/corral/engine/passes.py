@@ -100,9 +100,10 @@ class Passes:
                 informer.on_appeared(lambda: self._look_at_all(f"{resource.kind} is served now"))
             for name, function in index_functions(self.controller, watch.kind).items():
                 informer.add_index(name, function)
-        informer.subscribe(lambda change, cause: self._on_change(watch, change, cause))
+        reasons = {type_: f"{watch.kind.resource.kind} {type_.__name__.lower()}" for type_ in (Added, Updated, Deleted)}
+        informer.subscribe(lambda change, cause: self._on_change(watch, change, cause, reasons[type(change)]))
 
-    def _on_change(self, watch: Watch, change: Change[Any], cause: Cause) -> None:
+    def _on_change(self, watch: Watch, change: Change[Any], cause: Cause, reason: str) -> None:
         old, new = _old_and_new(change)
         if cause is Cause.WATCH and not watch.when(old, new):
             return
@@ -110,7 +111,7 @@ class Passes:
         read = self._reader()
         keys = {key: None for obj in (old, new) if obj is not None for key in watch.to(obj, read)}
         for key in keys:
-            self.queue.add(key, lane=lane, reason=f"{watch.kind.resource.kind} {type(change).__name__.lower()}")
+            self.queue.add(key, lane=lane, reason=reason)
 
     async def run(self) -> None:
         """Until `stop`. One worker is one pass at a time; the queue keeps a key from being in two."""

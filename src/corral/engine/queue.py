@@ -338,6 +338,8 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
     def merged(self, new: "_Entry", now_s: float) -> "_Entry":
         """The earlier time and the more urgent lane. The reasons are those of the pass that will happen."""
+        if self.lane <= new.lane and self.due_s <= new.due_s and all(reason in self.reasons for reason in new.reasons):
+            return self
         first, second = (self, new) if self.due_s <= new.due_s else (new, self)
         reasons = first.reasons
         if second.due_s <= now_s:

@@ -5,15 +5,17 @@ not a thousand times. One that is not busy is never kept waiting, nor is a short
 """
 
 FLOOD_BYTES_MIN = 1 << 16  # at once, as in a first list
-QUICK_S, QUICK_PIECES_MIN = 0.01, 16  # as when a hundred workers start
+BUSY_GAP_S_MAX = 0.01  # between pieces on average, as when a hundred workers start
+GAP_S_MAX = 0.1  # a longer pause counts no more than this, so that one pause in a flood is not its end
+NEWEST_WEIGHT = 1 / 8
 
 
 class Pace:
     def __init__(self) -> None:
-        self._quick_in_a_row = 0
+        self._gap_s = GAP_S_MAX
         self.is_busy = False
 
     def came(self, size: int, after_s: float) -> None:
         """`size` bytes came, `after_s` after they were asked for."""
-        self._quick_in_a_row = self._quick_in_a_row + 1 if after_s < QUICK_S else 0
-        self.is_busy = size >= FLOOD_BYTES_MIN or self._quick_in_a_row >= QUICK_PIECES_MIN
+        self._gap_s += (min(after_s, GAP_S_MAX) - self._gap_s) * NEWEST_WEIGHT
+        self.is_busy = size >= FLOOD_BYTES_MIN or self._gap_s < BUSY_GAP_S_MAX
