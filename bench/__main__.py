@@ -1,7 +1,8 @@
 """`make bench`: measure every figure on a real local Kubernetes, write `docs/performance.md`, fail on a missed bound.
 
-python -m bench                  all of them, and the page
-python -m bench events idle      only these; the page stays as it is
+python -m bench                  all of them
+python -m bench events idle      only these; the others stay on the page as they were measured before
+python -m bench --page           measure nothing; write the page again from bench/record.json
 python -m bench --smoke          small sizes and one run, to see that everything still runs; says nothing about speed
 
 A cluster named `bench` that is up already is used and left; otherwise one is started, and taken down at the end.
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from bench import creation, events, idle, quickstart, reconfigure, sync, waiting
+from bench import creation, events, idle, quickstart, reconfigure, record, sync, waiting
 from bench.claims import Finding, Run, bound_text, figure_text, number, value, verdict_text
 from bench.machine import this_machine
 from bench.page import page
@@ -22,6 +23,7 @@ from bench.world import prepare, running_cluster, server_version
 from corral.local.progress import Progress, Step
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+STANDING = Path(__file__).parent / "standing.md"
 FIGURES: dict[str, ModuleType] = {
     "creation": creation,
     "sync": sync,
@@ -38,48 +40,56 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the figures of docs/performance.md.")
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"only these of {', '.join(FIGURES)}")
     parser.add_argument("--smoke", action="store_true", help="small sizes, one run, no page and no verdict")
+    parser.add_argument("--page", action="store_true", help="write the page again from what was measured before")
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.figures) - FIGURES.keys()):
         parser.error(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    if arguments.page:
+        return _write_page(record.read())
     names = tuple(arguments.figures or FIGURES)
     sizes = SMOKE if arguments.smoke else Sizes()
     try:
-        findings: list[Finding] = []
-        kubernetes = ""
+        measured: record.Record = {}
         for chosen in (_chosen(names, with_slurm=False), _chosen(names, with_slurm=True)):
             if chosen:
                 with running_cluster() as kubeconfig:
-                    found, kubernetes = asyncio.run(_measured(Settings(str(kubeconfig), sizes), chosen))
-                findings += found
+                    measured |= asyncio.run(_measured(Settings(str(kubeconfig), sizes), chosen))
     except MeasurementFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    findings = [finding for entry in measured.values() for finding in entry.findings]
     for finding in findings:
         print(f"{verdict_text(finding):6}  {finding.claim.title}: {figure_text(finding)}  {bound_text(finding.claim)}")
     if arguments.smoke:
         return 0
-    if names == tuple(FIGURES):
-        methods = [(name, FIGURES[name].__doc__ or "") for name in names]
-        PAGE.write_text(page(findings, this_machine(kubernetes), methods))
-        print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    record.write(record.read() | measured)
+    _write_page(record.read())
     return 0 if all(finding.holds for finding in findings) else 1
+
+
+def _write_page(known: record.Record) -> int:
+    methods = {name: figure.__doc__ or "" for name, figure in FIGURES.items()}
+    PAGE.write_text(page(known, methods, STANDING.read_text()))
+    print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    return 0
 
 
 def _chosen(names: tuple[str, ...], *, with_slurm: bool) -> tuple[str, ...]:
     return tuple(name for name in names if (name in WITH_SLURM) is with_slurm)
 
 
-async def _measured(settings: Settings, names: tuple[str, ...]) -> tuple[list[Finding], str]:
+async def _measured(settings: Settings, names: tuple[str, ...]) -> record.Record:
     with Progress(("Objects", *names)) as progress:
         with progress.step("Objects") as step:
             with_objects = not WITH_SLURM.issuperset(names)
             kubernetes = await prepare(settings, step.say) if with_objects else await server_version(settings)
             step.note(f"{settings.sizes.pods if with_objects else 0} pods, Kubernetes {kubernetes}")
-        findings: list[Finding] = []
+        measured: record.Record = {}
         for name in names:
             with progress.step(name) as step:
-                findings += await asyncio.to_thread(_findings, FIGURES[name], settings, step)
-    return findings, kubernetes
+                findings = await asyncio.to_thread(_findings, FIGURES[name], settings, step)
+                measured[name] = record.Measured(findings=tuple(findings), machine=this_machine(kubernetes))
+    return measured
 
 
 def _findings(figure: ModuleType, settings: Settings, step: Step) -> list[Finding]:

@@ -30,7 +30,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             ("Python", self.python),
             ("packages", ", ".join(self.packages)),
             ("Kubernetes", self.kubernetes),
-            ("measured", f"{self.measured_at:%Y-%m-%d %H:%M} UTC"),
         )
 
 

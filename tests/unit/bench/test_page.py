@@ -1,10 +1,12 @@
 """The page of figures, and what it is made from."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from bench.claims import Claim, Finding, Run
 from bench.machine import Machine, processor_name
 from bench.page import page, table
+from bench.record import Measured, read, write
 from bench.server import count_requests
 
 MACHINE = Machine(
@@ -17,19 +19,37 @@ CLAIM = Claim(
 )  # fmt: skip
 
 
+def measured(*runs: Run) -> Measured:
+    return Measured(findings=(Finding(claim=CLAIM, runs=runs),), machine=MACHINE)
+
+
 def test_the_page_has_figure_bound_baseline_verdict_method_and_machine() -> None:
-    text = page([Finding(claim=CLAIM, runs=(Run(2.4, 2.0),))], MACHINE, [("creation", "How it is done.")])
+    text = page({"creation": measured(Run(2.4, 2.0))}, {"creation": "How it is done."}, "## By hand\n")
 
     assert "| Creating objects | ≤ 1.3 x the bare time | 1.2 x the bare time | 1.2 to 1.2 | kept |" in text
     assert "| Creating objects | the engine | 2.4 s | a bare loop | 2 s |" in text
     assert "**creation** How it is done." in text
+    assert "## By hand" in text
+    assert "| creation | measured 2026-01-02 03:04 UTC |" in text
     assert "| processor | Some CPU, 2 cores (the API server, etcd and Corral share them) |" in text
 
 
 def test_the_page_shouts_about_a_missed_bound() -> None:
-    text = page([Finding(claim=CLAIM, runs=(Run(2.8, 2.0),))], MACHINE, [])
+    text = page({"creation": measured(Run(2.8, 2.0))}, {"creation": ""}, "")
 
     assert "| MISSED |" in text
+
+
+def test_the_page_says_what_has_not_been_measured() -> None:
+    assert "**sync** has not been measured yet." in page({}, {"sync": "How."}, "")
+
+
+def test_measuring_one_figure_again_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    write({"creation": measured(Run(2.4, 2.0)), "sync": measured(Run(1.0, 1.0))}, file)
+    write(read(file) | {"sync": measured(Run(2.0, 1.0))}, file)
+
+    assert read(file) == {"creation": measured(Run(2.4, 2.0)), "sync": measured(Run(2.0, 1.0))}
 
 
 def test_a_table_has_a_line_under_its_head() -> None:
