@@ -98,7 +98,8 @@ def lines(found: Iterable[Check]) -> list[str]:
         if check.todo and check.answer is not Answer.YES:
             told.append(f"{'':<7}  {'':<{width}}  -> {check.todo}")
     missing = sum(check.answer is Answer.NO and check.needed for check in found)
-    verdict = f"{missing} needed things are missing." if missing else "Corral can run here."
+    many = "1 needed thing is" if missing == 1 else f"{missing} needed things are"
+    verdict = f"{many} missing." if missing else "Corral can run here."
     return [*told, "", verdict]
 
 

@@ -1,6 +1,5 @@
 """Is this Kubernetes able to run Corral and Slurm? Facts in, answers out: yes, no or unknown, and what to do. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
@@ -9,18 +8,14 @@ import msgspec
 
 from corral.cli.facts import Fact
 from corral.engine.differences import differences, wire
+from corral.install.storage import DEFAULT_CLASS, default_classes, is_for_many
 from corral.kube.discovery import ServerVersion
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import Node, PersistentVolume
 from corral.kube.models.storage_v1 import StorageClass
+from corral.local.existing import OLDEST
 
-KUBERNETES_MIN = (1, 33)
 SKEW_S_MAX = 5.0
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-# Provisioners that are known to make volumes for many writers.
-SHARED = re.compile(
-    r"nfs|cephfs|cephfsplugin|efs\.csi|file\.csi|filestore|lustre|gluster|weka|beegfs|gpfs|spectrum|shared"
-)
 DEFINE = "corral crds | kubectl apply --server-side -f -"
 
 
@@ -83,8 +78,8 @@ def checks(facts: Facts, wanted: Iterable[CustomResourceDefinition], *, before: 
 
 def _version(server: ServerVersion) -> Check:
     found = f"{server.number[0]}.{server.number[1]}"
-    least = ".".join(map(str, KUBERNETES_MIN))
-    answer = Answer.YES if server.number >= KUBERNETES_MIN else Answer.NO
+    least = ".".join(map(str, OLDEST))
+    answer = Answer.YES if server.number >= OLDEST else Answer.NO
     return Check(
         name="Kubernetes is new enough",
         answer=answer,
@@ -125,7 +120,7 @@ def _default_class(classes: tuple[StorageClass, ...] | None) -> Check:
     name = "there is a default StorageClass"
     if classes is None:
         return Check(name=name, answer=Answer.UNKNOWN, found="you may not list StorageClasses")
-    default = sorted(one.metadata.name for one in classes if one.metadata.annotations.get(DEFAULT_CLASS) == "true")
+    default = sorted(one.metadata.name for one in default_classes(classes))
     if len(default) == 1:
         return Check(name=name, answer=Answer.YES, found=default[0])
     named = ", ".join(sorted(one.metadata.name for one in classes)) or "none"
@@ -138,12 +133,14 @@ def _default_class(classes: tuple[StorageClass, ...] | None) -> Check:
 def _shared_volumes(classes: tuple[StorageClass, ...] | None, volumes: tuple[PersistentVolume, ...] | None) -> Check:
     name = "volumes for many nodes (ReadWriteMany)"
     bound = sorted(v.metadata.name for v in volumes or () if "ReadWriteMany" in v.spec.access_modes)
-    shared = sorted(one.metadata.name for one in classes or () if SHARED.search(one.provisioner))
+    shared = sorted(one.metadata.name for one in classes or () if is_for_many(one))
     todo = "login nodes and workers share /home by such a volume; without one each has its own (NFS and CephFS can)"
     if bound or shared:
         found = f"StorageClass {shared[0]}" if shared else f"PersistentVolume {bound[0]}"
         return Check(name=name, answer=Answer.YES, found=found, needed=False)
     seen = ", ".join(sorted({one.provisioner for one in classes or ()})) or "no provisioner"
+    if classes and all(is_for_many(one) is False for one in classes):
+        return Check(name=name, answer=Answer.NO, found=f"{seen}: one node at a time", todo=todo, needed=False)
     return Check(name=name, answer=Answer.UNKNOWN, found=f"{seen}: not known to make them", todo=todo, needed=False)
 
 

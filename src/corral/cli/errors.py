@@ -10,12 +10,14 @@
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import click
 
 from corral.kube.errors import KubeError
+from corral.local.errors import LocalError
 
 CHANGES = 1
 FAILED = 2
@@ -31,6 +33,20 @@ class Failure(click.ClickException):
     def show(self, file: object = None) -> None:
         del file
         click.echo(f"corral: {self.message}", err=True)
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """For what works on this machine: whatever it raises becomes one sentence."""
+    try:
+        yield
+    except LocalError as error:
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt as interruption:
+        raise click.Abort from interruption
+    except OSError as error:
+        # A full disk and a forbidden file come from anywhere; the operating system's sentence names the file.
+        raise Failure(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)) from error
 
 
 def run(command: Callable[[], object]) -> NoReturn:

@@ -1,12 +1,10 @@
 """`corral up`, `down`, `local` and `kubectl`: the local cluster's commands. They parse, call and print."""
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from corral.cli.errors import Failure
+from corral.cli import foreign
+from corral.cli.errors import one_sentence
+from corral.cli.hints import echo_commands
 from corral.local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def up_command(name: str, nodes: int | None, bare: bool, context: str | None, im
     """
     if image_prefix and not context:
         raise click.UsageError("--image-prefix is for --context: a local cluster gets the images that are built here")
-    with _one_sentence():
+    with one_sentence():
         if context:
-            _use_existing(context, bare, image_prefix)
+            foreign.up(context, bare, image_prefix)
             return
         if os.geteuid() != 0:
             _way_to_root()  # better told now than after a quarter of an hour of building
@@ -58,12 +58,18 @@ def up_command(name: str, nodes: int | None, bare: bool, context: str | None, im
 @click.command("down")
 @name_option
 @click.option("--all", "everything", is_flag=True, help="Every local cluster.")
-def down_command(name: str, everything: bool) -> None:
+@click.option("--context", metavar="NAME", help="What `up --context NAME` has put into a cluster of yours; data stays.")
+def down_command(name: str, everything: bool, context: str | None) -> None:
     """Take a local cluster away, with everything it left on this machine."""
     from corral.local import cluster
     from corral.local.home import existing_names, home_of
 
-    with _one_sentence():
+    if context and everything:
+        raise click.UsageError("--all is about local clusters, --context about one of yours")
+    with one_sentence():
+        if context:
+            foreign.down(context)
+            return
         names = existing_names() if everything else (name,)
         if any(home_of(each).path.exists() for each in names):
             _become_root()
@@ -86,7 +92,7 @@ def status_command(name: str, output: str) -> None:
     from corral.local.home import home_of
     from corral.local.status import status
 
-    with _one_sentence():
+    with one_sentence():
         found = status(home_of(name))
     if output == "json":
         say_json("LocalStatus", {**msgspec.to_builtins(found), "well": found.is_well})
@@ -119,7 +125,7 @@ def logs_command(component: str, name: str, follow: bool) -> None:
     """Print a component's log, e.g. kube-apiserver, node-1.kubelet, or kubelet for the first node's."""
     from corral.local.home import home_of
 
-    with _one_sentence():
+    with one_sentence():
         _print_log(_log_of(home_of(name).logs, component), follow)
 
 
@@ -129,7 +135,7 @@ def prepare_command() -> None:
     from corral.local import builds
     from corral.local.progress import Progress
 
-    with _one_sentence(), Progress(builds.PREPARE_STEPS) as progress:
+    with one_sentence(), Progress(builds.PREPARE_STEPS) as progress:
         builds.prepare(progress)
 
 
@@ -141,7 +147,7 @@ def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:
     from corral.local import builds
     from corral.local.home import home_of
 
-    with _one_sentence():
+    with one_sentence():
         kubeconfig = home_of(name).kubeconfig
         if not kubeconfig.exists():
             raise LocalError(f"there is no cluster {name}: run `corral up --name {name}`")
@@ -164,7 +170,7 @@ def _start_bare(name: str, nodes: int | None) -> None:
         spec = cluster.up(name, nodes, progress)
     flag = _name_flag(name)
     click.echo(f"\n{_introduction(spec)}\n")
-    _echo_commands(
+    echo_commands(
         (f"corral kubectl{flag} -- get nodes", "ask it"),
         (f"corral local status{flag}", "what runs, and what was restarted"),
         (f"corral down{flag}", "take it away"),
@@ -192,7 +198,7 @@ def _start(name: str, nodes: int | None) -> None:
     click.echo(f"\n{_introduction(spec)} Corral and a Slurm cluster run in it.\n\n{job.text}\n\nTry next:\n")
     click.echo(f"  export KUBECONFIG={home.kubeconfig}{_export_of_path()}")
     flag = _name_flag(name)
-    _echo_commands(
+    echo_commands(
         ("corral status", "what there is, and whether it is as it should be"),
         (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
         (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then takes them away"),
@@ -201,41 +207,9 @@ def _start(name: str, nodes: int | None) -> None:
     )
 
 
-def _use_existing(context: str, bare: bool, image_prefix: str) -> None:
-    from corral.install import up
-    from corral.kube import load_credentials
-    from corral.local import existing
-    from corral.local.progress import Progress
-
-    credentials = load_credentials(context=context)
-    version = existing.checked_version(context, credentials)
-    if bare:
-        click.echo(f"Context {context} answers: Kubernetes {version}. Nothing was started; add `--context {context}`.")
-        return
-    click.echo(
-        f"Images, which the nodes must be able to pull: {', '.join(up.image_references(image_prefix))}", err=True
-    )
-    with Progress(up.STEPS) as progress:
-        job = up.bring_up(credentials, progress, image_prefix=image_prefix)
-    where = f"namespace {credentials.namespace} of context {context} (Kubernetes {version})"
-    click.echo(f"\nCorral runs, and a Slurm cluster in {where}.\n\n{job.text}\n\nTry next:\n")
-    _echo_commands(
-        (f"corral status --context {context}", "what there is, and whether it is as it should be"),
-        (f"kubectl --context {context} exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
-        (f"corral explain --context {context} nodeset worker", "what it does, and why"),
-        (f"kubectl --context {context} delete slurm --all", "take the Slurm cluster away"),
-    )
-
-
 def _export_of_path() -> str:
     """Empty when a shell finds `corral` already."""
     return "" if shutil.which("corral") else f' PATH="{Path(sys.executable).parent}:$PATH"'
-
-
-def _echo_commands(*commands: tuple[str, str]) -> None:
-    width = max(len(command) for command, _meaning in commands)
-    for command, meaning in commands:
-        click.echo(f"  {command:{width}}   # {meaning}")
 
 
 def _prepare_as_user() -> None:
@@ -306,16 +280,3 @@ def _print_log(log: Path, follow: bool) -> None:
 
 def _mebibytes(count: int) -> str:
     return f"{count / 2**20:.0f}Mi" if count else "-"
-
-
-@contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
-    try:
-        yield
-    except LocalError as error:
-        raise Failure(str(error)) from error
-    except KeyboardInterrupt as interruption:
-        raise click.Abort from interruption
-    except OSError as error:
-        # A full disk and a forbidden file come from anywhere; the operating system's sentence names the file.
-        raise Failure(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)) from error

@@ -7,7 +7,7 @@ import msgspec
 
 from corral.install.manifests import Document, as_object, prefixed
 from corral.install.operator import MANAGER
-from corral.install.waiting import cannot_start, not_ready, until
+from corral.install.waiting import cannot_start, not_ready, until, without_node
 from corral.kinds import names
 from corral.kinds.accounting.spec import AccountingSpec
 from corral.kinds.controller.objects import COMPONENT
@@ -35,8 +35,9 @@ _CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
 
 
 class FirstJob(msgspec.Struct, frozen=True):
-    """What was typed, and what came out."""
+    """What was typed in which cluster's pod, and what came out."""
 
+    cluster: str
     pod: str
     transcript: tuple[tuple[str, str], ...]
 
@@ -48,6 +49,14 @@ class FirstJob(msgspec.Struct, frozen=True):
 def with_images(documents: Iterable[Document], prefix: str) -> tuple[Document, ...]:
     """Every container says where its image comes from; without a prefix nothing needs to be said."""
     return tuple(_with_images(document, prefix) for document in documents) if prefix else tuple(documents)
+
+
+def without_home(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """For a cluster whose volumes one node at a time writes to: nobody's /home outlives their pod."""
+    return tuple(
+        {**document, "spec": {key: value for key, value in document["spec"].items() if key != "home"}}
+        for document in documents
+    )
 
 
 def workers(documents: Iterable[Document]) -> int:
@@ -70,13 +79,14 @@ async def apply(client: Client, documents: Iterable[Document], namespace: str, s
 async def first_job(client: Client, documents: Iterable[Document], namespace: str, step: Step) -> FirstJob:
     """One task on every worker, asked for where Slurm's commands are."""
     example = tuple(documents)
-    pod = f"{names.controller_name(controller(example))}-0"
+    cluster = controller(example)
+    pod = f"{names.controller_name(cluster)}-0"
     commands = (f"srun -N{workers(example)} hostname", "sinfo")
     transcript = []
     for command in commands:
         step.say(command)
         transcript.append((command, await _run(client, pod, namespace, command)))
-    return FirstJob(pod, tuple(transcript))
+    return FirstJob(cluster, pod, tuple(transcript))
 
 
 async def _run(client: Client, pod: str, namespace: str, command: str) -> str:
@@ -91,9 +101,10 @@ async def _missing(client: Client, objects: Iterable[Unstructured], namespace: s
     for obj in objects:
         if said := not_ready(await client.get(untyped(obj.resource), obj.metadata.name, namespace)):
             ours = Selector(namespace=namespace, labels="app.kubernetes.io/managed-by=corral")
-            if why := cannot_start((await client.list(Pod, ours)).items):
+            pods = (await client.list(Pod, ours)).items
+            if why := cannot_start(pods):
                 raise LocalError(why)
-            return said
+            return "; ".join(filter(None, (said, without_node(pods))))
     return ""
 
 

@@ -58,6 +58,15 @@ def cannot_start(pods: Iterable[Pod]) -> str:
     return ""
 
 
+def without_node(pods: Iterable[Pod]) -> str:
+    """Why a pod has no node, in the scheduler's words; empty when each has one. Waiting may help: nodes come."""
+    for pod in pods:
+        for condition in pod.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
+                return f"pod {pod.metadata.namespace}/{pod.metadata.name} has no node: {condition.message}"
+    return ""
+
+
 def keeps_failing(pods: Iterable[Pod]) -> str:
     """Why a program that is started again and again ends, in its own last words; empty when none does."""
     for pod in pods:
