@@ -38,10 +38,10 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Storage {self.username}@{self.host}:{self.port}/{self.database}>"
 
 
-def slurmdbd_conf(accounting: Accounting, storage: Storage) -> str:
-    """Raises ConfRefused."""
+def slurmdbd_conf(accounting: Accounting, storage: Storage, *, has_jwks: bool = False) -> str:
+    """`has_jwks`: public keys are mounted, whose tokens count too. Raises ConfRefused."""
     spec = accounting.spec
-    merged = merge(FILE, _ours(accounting, storage), spec.extra_conf, spec.version)
+    merged = merge(FILE, _ours(accounting, storage, has_jwks=has_jwks), spec.extra_conf, spec.version)
     if merged.refused:
         raise ConfRefused(_told("spec.extraConf", [str(finding) for finding in merged.refused]))
     wrong = errors(lint(FILE, spec.extra_conf, spec.version, whole=False))
@@ -57,7 +57,8 @@ def slurmdbd_conf(accounting: Accounting, storage: Storage) -> str:
         raise ConfRefused(message) from None
 
 
-def _ours(accounting: Accounting, storage: Storage) -> Sequence[Section]:
+def _ours(accounting: Accounting, storage: Storage, *, has_jwks: bool) -> Sequence[Section]:
+    public = f",jwks=/etc/slurm/{names.JWKS}" if has_jwks else ""
     encryption = [setting("StorageParameters", f"SSL_CA={KEYS_FOLDER}/{CA_FILE}")] if storage.encrypted else []
     return (
         _section(
@@ -73,7 +74,7 @@ def _ours(accounting: Accounting, storage: Storage) -> Sequence[Section]:
             setting("AuthType", "auth/slurm"),
             setting("AuthInfo", "use_client_ids"),
             setting("AuthAltTypes", "auth/jwt"),
-            setting("AuthAltParameters", f"jwt_key=/etc/slurm/{names.JWT_KEY}"),
+            setting("AuthAltParameters", f"jwt_key=/etc/slurm/{names.JWT_KEY}{public}"),
         ),
         _section(
             "database",

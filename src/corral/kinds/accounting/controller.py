@@ -27,7 +27,7 @@ from corral.kube.logs import LogOptions
 from corral.kube.meta import Object, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.batch_v1 import Job
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.selection import Selector
 
 PASSWORD_BYTES = 24
@@ -59,6 +59,7 @@ class AccountingReconciler:
             now=read.now,
             controllers=controllers,
             secrets={secret.metadata.name: secret for secret in referred if secret is not None},
+            config_maps={one.metadata.name: one for one in _public_keys(controllers, read)},
             children=_children(accounting, read),
             pods=_pods(accounting, read),
         )
@@ -106,6 +107,14 @@ def _children(accounting: Accounting, read: Reader) -> tuple[Object, ...]:
     taken = (names.database_name(name), names.accounting_name(name))
     there = [read.get(kind, one, namespace) for kind in kinds for one in taken]
     return tuple({ref(obj): obj for obj in (*owned, *there) if obj is not None}.values())
+
+
+def _public_keys(controllers: Iterable[SlurmController], read: Reader) -> Iterable[ConfigMap]:
+    for controller in controllers:
+        given = controller.spec.jwks_key_ref
+        found = read.get(ConfigMap, given.name, controller.metadata.namespace) if given else None
+        if found is not None:
+            yield found
 
 
 def _secrets(children: Iterable[Object]) -> Iterable[Secret]:
@@ -163,6 +172,17 @@ def _key_places(controller: SlurmController) -> Iterable[tuple[str, str]]:
     return [(controller.metadata.namespace, name) for name in sorted(_key_names(controller))]
 
 
+def accountings_with_public_keys(config_map: ConfigMap, read: Reader) -> Iterable[Key]:
+    where = (config_map.metadata.namespace, config_map.metadata.name)
+    for controller in read.by_index(SlurmController, "jwks", where):
+        yield from accounting_of(controller, read)
+
+
+def _public_key_places(controller: SlurmController) -> Iterable[tuple[str, str]]:
+    given = controller.spec.jwks_key_ref
+    return ((controller.metadata.namespace, given.name),) if given else ()
+
+
 def _secret_places(accounting: Accounting) -> Iterable[tuple[str, str]]:
     """What it refers to, and the names that its own Secrets have: they may be taken, and given free."""
     name = accounting.metadata.name
@@ -180,10 +200,12 @@ def accounting_controller() -> Controller[Accounting, Snapshot]:
         .owns(PersistentVolumeClaim, where=MADE_BY_US)
         .watches(Pod, to=accounting_of_pod, where=MADE_BY_US)
         .watches(Secret, to=accountings_with)
+        .watches(ConfigMap, to=accountings_with_public_keys)
         .watches(SlurmController, to=accounting_of, when=generation_changed)
         .indexes(Accounting, "secret", _secret_places)
         .indexes(SlurmController, "accounting", _accounting_place)
         .indexes(SlurmController, "key", _key_places)
+        .indexes(SlurmController, "jwks", _public_key_places)
     )
 
 

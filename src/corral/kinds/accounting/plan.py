@@ -18,13 +18,14 @@ from corral.kinds.accounting import dump, render
 from corral.kinds.accounting.configuration import ConfRefused, Storage, slurmdbd_conf
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
+from corral.kinds.identity import NOBODY
 from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
 from corral.kinds.workloads import container_trouble
 from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.batch_v1 import Job
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 
 LOOK_AGAIN_S = 10.0
 COMPLAINT_CHARS_MAX = 300
@@ -34,12 +35,14 @@ _TIME = re.compile(r"^(\[[0-9T:. -]+\]|[0-9-]+ +[0-9:]+ \d+) *")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`children`: ours, and whatever stands under a name that ours should have. `secrets`: what is referred to."""
+    """`children`: ours, and whatever stands under a name that ours should have. `secrets`, `config_maps`: what is
+    referred to."""
 
     object: Accounting
     now: datetime
     controllers: tuple[Controller, ...] = ()
     secrets: Mapping[str, Secret] = EMPTY
+    config_maps: Mapping[str, ConfigMap] = EMPTY
     children: tuple[Object, ...] = ()
     pods: Mapping[str, Pod] = EMPTY  # of the StatefulSets, by name
     last_words: Mapping[str, str] = EMPTY  # what a pod that runs and is not ready complained of last
@@ -142,24 +145,35 @@ def _slurmdbd(snapshot: Snapshot, step: versions.Step) -> tuple[Object | Once, .
     keys = _keys(snapshot)
     slurm_key, jwt_key = _value(snapshot, keys.slurm, "slurm key"), _value(snapshot, keys.jwt, "JWT key")
     authority = _value(snapshot, keys.ca, "database's authority") if keys.ca else b""
+    public = _public_keys(snapshot, keys.jwks) if keys.jwks else b""
     try:
-        conf = slurmdbd_conf(accounting, _storage(snapshot))
+        conf = slurmdbd_conf(accounting, _storage(snapshot), has_jwks=bool(public))
     except ConfRefused as error:
         raise Undecided(Wait(reason="ConfigRefused", message=str(error), stalled=True)) from None
     return (
         render.conf_secret(accounting, conf),
-        render.slurmdbd(accounting, keys, render.digest(slurm_key, jwt_key, authority, conf.encode())),
+        render.slurmdbd(
+            accounting, keys, render.digest(slurm_key, jwt_key, authority, conf.encode(), public), _people(snapshot)
+        ),
     )
+
+
+def _people(snapshot: Snapshot) -> render.People | None:
+    """Of the cluster that has any. slurmdbd has one list: of several clusters, the first by name counts."""
+    clusters = sorted(snapshot.controllers, key=lambda one: (one.spec.identity == NOBODY, one.metadata.name))
+    return render.People(clusters[0].metadata.name, clusters[0].spec.identity) if clusters else None
 
 
 def _keys(snapshot: Snapshot) -> render.Keys:
     spec = snapshot.object.spec
     storage = spec.storage
+    public = [given for one in snapshot.controllers if (given := one.spec.jwks_key_ref)]
     return render.Keys(
         slurm=spec.slurm_key_ref
         or _common(snapshot, "slurmKeyRef", [*map(key_places.slurm_key_of, snapshot.controllers)]),
         jwt=spec.jwt_key_ref or _common(snapshot, "jwtKeyRef", [*map(key_places.jwt_key_of, snapshot.controllers)]),
         ca=storage.ca_key_ref if storage is not None else None,
+        jwks=_common(snapshot, "jwksKeyRef", public) if public else None,
     )
 
 
@@ -184,6 +198,16 @@ def _value(snapshot: Snapshot, wanted: KeyRef, what: str) -> bytes:
         on = ObjectRef("Secret", namespace, wanted.name)
         raise Undecided(Wait(reason="SecretMissing", message=f"waiting for the {what}: {absent}", on=on))
     return secret.data[wanted.key]
+
+
+def _public_keys(snapshot: Snapshot, wanted: KeyRef) -> bytes:
+    found = snapshot.config_maps.get(wanted.name)
+    text = found.data.get(wanted.key, "") if found else ""
+    if not text:
+        on = ObjectRef("ConfigMap", snapshot.object.metadata.namespace, wanted.name)
+        message = f"waiting for the public keys of RS256 tokens: key {wanted.key!r} in {on}"
+        raise Undecided(Wait(reason="ReferenceMissing", message=message, on=on))
+    return text.encode()
 
 
 def _storage(snapshot: Snapshot) -> Storage:

@@ -18,6 +18,7 @@ from corral.kinds import names, overrides, versions
 from corral.kinds.accounting.configuration import CA_FILE, FILE
 from corral.kinds.accounting.dump import claim_spec
 from corral.kinds.accounting.spec import Accounting, ManagedDatabase
+from corral.kinds.identity import Identity, known_in
 from corral.kinds.keys import slurm_key_file
 from corral.kinds.parts import KeyRef, PodTemplate
 from corral.kinds.parts import Volume as Persistence
@@ -36,6 +37,7 @@ from corral.kinds.workloads import (
 from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.apps_v1 import StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec
 from corral.kube.models.core_v1 import (
+    ConfigMapProjection,
     Container,
     ContainerPort,
     EnvVar,
@@ -67,11 +69,19 @@ KEYS_MODE = 0o440
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
-    """Where slurmdbd's keys are; `digest` changes when the pods must read them anew."""
+    """Where slurmdbd's keys are: in Secrets, and public ones (`jwks`) in a ConfigMap."""
 
     slurm: KeyRef
     jwt: KeyRef
     ca: KeyRef | None = None
+    jwks: KeyRef | None = None
+
+
+class People(msgspec.Struct, frozen=True):
+    """Of which cluster slurmdbd knows the people, or it could not tell who asks it for something."""
+
+    cluster: str
+    identity: Identity
 
 
 def password_secret(accounting: Accounting, password: bytes) -> Secret:
@@ -117,7 +127,7 @@ def slurmdbd_service(accounting: Accounting) -> Service:
     return overrides.service(_service(SLURMDBD, accounting, names.SLURMDBD_PORT), accounting.spec.service)
 
 
-def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str) -> StatefulSet:
+def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str, people: People | None = None) -> StatefulSet:
     """Raises BadOverride."""
     container = Container(
         name=SLURMDBD,
@@ -139,6 +149,8 @@ def slurmdbd(accounting: Accounting, keys: Keys, config_digest: str) -> Stateful
         grace_period_s=30,
     )
     theirs, daemon = accounting.spec.template, accounting.spec.slurmdbd
+    if people is not None:
+        pod = known_in(pod, people.cluster, people.identity, container=SLURMDBD, theirs=daemon)
     at_version = {versions.LABEL: accounting.spec.version}
     template = _template(SLURMDBD, accounting, pod, config_digest, theirs, daemon, at_version)
     return _stateful_set(SLURMDBD, accounting, template, None)
@@ -158,10 +170,14 @@ def _projected(keys: Keys) -> tuple[VolumeProjection, ...]:
         (keys.jwt, names.JWT_KEY),
         *([(keys.ca, CA_FILE)] if keys.ca else []),
     ]
-    return tuple(
+    found = [
         VolumeProjection(secret=SecretProjection(name=ref.name, items=(KeyToPath(key=ref.key, path=path),)))
         for ref, path in files
-    )
+    ]
+    if keys.jwks is not None:
+        items = (KeyToPath(key=keys.jwks.key, path=names.JWKS),)
+        found.append(VolumeProjection(config_map=ConfigMapProjection(name=keys.jwks.name, items=items)))
+    return tuple(found)
 
 
 def _healthy(*, period_s: int, failures_max: int) -> Probe:

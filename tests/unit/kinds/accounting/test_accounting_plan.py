@@ -12,12 +12,14 @@ from corral.kinds.accounting.plan import Snapshot, complaint, is_ready, plan
 from corral.kinds.accounting.render import database
 from corral.kinds.accounting.spec import Accounting, AccountingSpec, Database, ManagedDatabase
 from corral.kinds.controller.spec import Controller, ControllerSpec
+from corral.kinds.identity import Identity, Ldap, User
 from corral.kinds.parts import External, KeyRef, PodTemplate, Ref
 from corral.kube.codec import encode
 from corral.kube.meta import Object, ObjectMeta, ref
 from corral.kube.models.apps_v1 import StatefulSet, StatefulSetStatus
 from corral.kube.models.batch_v1 import Job, JobStatus
 from corral.kube.models.core_v1 import (
+    ConfigMap,
     ContainerState,
     ContainerStateRunning,
     ContainerStateWaiting,
@@ -317,3 +319,57 @@ def test_a_bad_override_of_the_database_names_the_field_that_is_wrong(managed: M
     (wait,) = [wait for wait in plan(seen(an_accounting(managed=managed))).waits if wait.reason == "BadOverride"]
 
     assert wait.message.startswith(field)
+
+
+def slurmdbd_pod(snapshot: Snapshot) -> PodSpec:
+    """Of the StatefulSet that is made once the database's password is known."""
+    second = msgspec.structs.replace(snapshot, children=made_by(snapshot))
+    found = [o for o in made_by(second) if isinstance(o, StatefulSet) and o.metadata.name == "slurm-accounting"]
+    return found[0].spec.template.spec
+
+
+def slurmdbd_conf_of(snapshot: Snapshot) -> str:
+    second = msgspec.structs.replace(snapshot, children=made_by(snapshot))
+    found = [o for o in made_by(second) if isinstance(o, Secret) and o.metadata.name == "slurm-accounting"]
+    return found[0].data["slurmdbd.conf"].decode()
+
+
+def test_slurmdbd_knows_the_people_of_the_cluster_that_has_any() -> None:
+    people = Identity(users=(User(name="alice", uid=2001),))
+    nobodies, theirs = a_controller("a-first"), a_controller("slurm", identity=people)
+    keys = {"slurm_key_ref": KeyRef(name="keys", key="a"), "jwt_key_ref": KeyRef(name="keys", key="b")}
+    secrets = {"keys": a_secret("keys", a=b"s", b=b"j")}
+    pod = slurmdbd_pod(seen(an_accounting(**keys), controllers=(nobodies, theirs), secrets=secrets))
+    sources = {volume.name: volume.config_map.name for volume in pod.volumes if volume.config_map}
+    assert sources == {"people": "slurm-identity"}
+    assert any(mount.mount_path == "/var/lib/extrausers" for mount in pod.containers[0].volume_mounts)
+
+
+def test_slurmdbd_asks_the_directory_beside_it() -> None:
+    ldap = Ldap(uris=("ldaps://ldap.example.org",), base="dc=example,dc=org")
+    pod = slurmdbd_pod(seen(an_accounting(), controllers=(a_controller(identity=Identity(ldap=ldap)),)))
+    assert [container.name for container in pod.init_containers] == ["nslcd"]
+
+
+def test_tokens_of_the_controllers_public_keys_count_for_slurmdbd_too() -> None:
+    public = KeyRef(name="public", key="keys.json")
+    snapshot = seen(an_accounting(), controllers=(a_controller(jwks_key_ref=public),))
+    waiting = msgspec.structs.replace(snapshot, children=made_by(snapshot))
+    assert "ReferenceMissing" in reasons(waiting)
+
+    given = ConfigMap(metadata=ObjectMeta(name="public", namespace="lab"), data={"keys.json": "{}"})
+    conf = slurmdbd_conf_of(msgspec.structs.replace(snapshot, config_maps={"public": given}))
+    assert "AuthAltParameters=jwt_key=/etc/slurm/jwt.key,jwks=/etc/slurm/jwks.json\n" in conf
+
+
+def test_other_public_keys_replace_the_pod_since_slurmdbd_reads_them_when_it_starts() -> None:
+    controllers = (a_controller(jwks_key_ref=KeyRef(name="public", key="keys.json")),)
+
+    def mark(text: str) -> str:
+        given = ConfigMap(metadata=ObjectMeta(name="public", namespace="lab"), data={"keys.json": text})
+        first = msgspec.structs.replace(seen(an_accounting(), controllers=controllers), config_maps={"public": given})
+        second = msgspec.structs.replace(first, children=made_by(first))
+        made = [o for o in made_by(second) if isinstance(o, StatefulSet) and o.metadata.name == "slurm-accounting"]
+        return str(made[0].spec.template.metadata.annotations)
+
+    assert mark("one") == mark("one") != mark("another")
