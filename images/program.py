@@ -1,4 +1,4 @@
-"""Corral's own wheel and the packages of uv.lock, put into a copy of a root folder with Debian's Python.
+"""The packages of uv.lock, and Corral's own wheel, put into a copy of a root folder with Debian's Python.
 
 Bytecode is compiled here, with hashes in place of times: the container's file system is read-only, and the layer gives
 every file the same time, which would make all that Debian's packages compiled stale.
@@ -22,7 +22,8 @@ from corral.local.roots import EPOCH
 from corral.local.toolchain import MACHINE_CERTIFICATES
 
 CHECKOUT = Path(__file__).parents[1]
-MADE_FROM = ("LICENSE", "README.md", "pyproject.toml", "uv.lock")
+LOCK = "uv.lock"
+MADE_FROM = ("LICENSE", "README.md", "pyproject.toml")
 SOURCES = "src/corral"
 BYTECODE = "__pycache__"
 INSTALLERS_NOTES = ("RECORD", "direct_url.json", "uv_cache.json")  # paths and times of this machine are in them
@@ -37,7 +38,7 @@ ENVIRONMENT = {
 
 
 def sources_digest(checkout: Path = CHECKOUT) -> str:
-    """Tells apart all that would make another wheel or install other packages."""
+    """Tells apart all that would make another wheel."""
     digest = hashlib.sha256()
     for path in (*(checkout / name for name in MADE_FROM), *_sources(checkout / SOURCES)):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -45,45 +46,68 @@ def sources_digest(checkout: Path = CHECKOUT) -> str:
     return digest.hexdigest()
 
 
+def lock_digest(checkout: Path = CHECKOUT) -> str:
+    """Tells apart all that would install other packages: a lock that does not fit pyproject.toml is refused."""
+    return hashlib.sha256((checkout / LOCK).read_bytes()).hexdigest()
+
+
 @contextmanager
-def with_program(root: Path, python: str, folder: Path, step: Step) -> Iterator[Path]:
-    """A copy of the root folder, below `folder` on the same disk, that has the program; gone afterwards."""
+def with_packages(root: Path, python: str, folder: Path, step: Step) -> Iterator[Path]:
+    """A copy of the root folder, below `folder` on the same disk, that has the locked packages; gone afterwards."""
+    uv, requirements = find_uv(), folder / "requirements.txt"
+    export = ("export", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
+    with _copied(root, folder) as copy:
+        _run((uv, *export, "--output-file", str(requirements)), "reading uv.lock", step)
+        chosen = ("--require-hashes", f"--requirement={requirements}")
+        _install(copy, python, chosen, "installing the locked packages", step)
+        _compile(copy, python, (copy / f"usr/lib/python{python}", site(copy, python)), step)
+        yield copy
+
+
+@contextmanager
+def program_alone(root: Path, python: str, folder: Path, step: Step) -> Iterator[Path]:
+    """A folder, below `folder`, with Corral at its place in the image and nothing else; gone afterwards."""
+    alone = folder / "program"
+    with _copied(root, folder) as copy:
+        _run((find_uv(), "build", "--wheel", "--out-dir", str(folder), str(CHECKOUT)), "building Corral's wheel", step)
+        (wheel,) = folder.glob("*.whl")
+        _install(copy, python, (str(wheel),), "installing Corral", step)
+        _compile(copy, python, (site(copy, python),), step)
+        site(alone, python).parent.mkdir(parents=True)
+        site(copy, python).rename(site(alone, python))
+        yield alone
+
+
+@contextmanager
+def _copied(root: Path, folder: Path) -> Iterator[Path]:
     copy = folder / "root"
     try:
         # Links instead of copies: nothing below is written in place, so the root folder stays as it is.
         subprocess.run(["cp", "--archive", "--link", root, copy], check=True)
-        _install(copy, python, folder, step)
-        _compile(copy, python, step)
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def _install(root: Path, python: str, folder: Path, step: Step) -> None:
-    uv, requirements = find_uv(), folder / "requirements.txt"
-    export = ("export", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
-    _run((uv, *export, "--output-file", str(requirements)), "reading uv.lock", step)
-    _run((uv, "build", "--wheel", "--out-dir", str(folder), str(CHECKOUT)), "building Corral's wheel", step)
-    (wheel,) = folder.glob("*.whl")
+def _install(root: Path, python: str, chosen: Sequence[str], task: str, step: Step) -> None:
     install = (
-        uv, "pip", "install", "--link-mode=copy", "--no-deps", "--only-binary=:all:", f"--python-version={python}",
-        f"--python-platform={platform.machine()}-unknown-linux-gnu", f"--target={site(root, python)}",
+        find_uv(), "pip", "install", "--link-mode=copy", "--no-deps", "--only-binary=:all:",
+        f"--python-version={python}", f"--python-platform={platform.machine()}-unknown-linux-gnu",
+        f"--target={site(root, python)}",
     )  # fmt: skip
-    _run((*install, "--require-hashes", f"--requirement={requirements}"), "installing the locked packages", step)
-    _run((*install, str(wheel)), "installing Corral", step)
+    _run((*install, *chosen), task, step)
     shutil.rmtree(site(root, python) / "bin", ignore_errors=True)  # they would start this machine's Python
     for note in INSTALLERS_NOTES:
         for file in site(root, python).glob(f"*.dist-info/{note}"):
             file.unlink()
 
 
-def _compile(root: Path, python: str, step: Step) -> None:
+def _compile(root: Path, python: str, folders: Sequence[Path], step: Step) -> None:
     step.say("compiling")
-    libraries = (root / f"usr/lib/python{python}", site(root, python))
-    for folder in libraries:
+    for folder in folders:
         for stale in sorted(folder.rglob(BYTECODE)):
             shutil.rmtree(stale)
-    inside = [f"/{folder.relative_to(root)}" for folder in libraries]
+    inside = [f"/{folder.relative_to(root)}" for folder in folders]
     compileall = [f"python{python}", "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", *inside]
     _run(("chroot", str(root), *compileall), "compiling", step, {"PYTHONHASHSEED": "0"})
 

@@ -8,9 +8,9 @@ import msgspec
 
 from corral import __version__
 from corral.local.roots import Root
-from images.program import sources_digest
+from images.program import lock_digest, sources_digest
 
-FORMAT = 2  # another way of packing makes other archives of the same recipe
+FORMAT = 3  # another way of packing makes other archives of the same recipe
 SCRIPTS_FOLDER = "/usr/libexec/corral"
 SLURM_UID = 64030  # Debian's, in all releases
 MYSQL_UID = 999
@@ -68,6 +68,13 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0o755
 
 
+class Packages(msgspec.Struct, frozen=True, kw_only=True):
+    """The packages of uv.lock, for this version of Python; `lock` is a digest of it."""
+
+    python: str
+    lock: str
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """Corral itself, for this version of Python; `sources` is a digest of all that it is made from."""
 
@@ -79,7 +86,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """`scripts` are contents by name, executable in SCRIPTS_FOLDER; `users` are lines added to /etc/passwd.
 
     `files` are contents by path, in place of the packages' own; `links` lead from a path to another one.
-    `uid` is whom the container runs as, where nobody says otherwise.
+    `uid` is whom the container runs as, where nobody says otherwise. `base` is another image over which this one lays
+    a layer: then `root` is only where programs are found that make the layer.
     """
 
     name: str
@@ -91,7 +99,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()  # patterns of paths that are left out, with all that is below them
     uid: int = 0
+    packages: Packages | None = None
     program: Program | None = None
+    base: "Recipe | None" = None
 
     @property
     def key(self) -> str:
@@ -149,17 +159,30 @@ def mariadb(version: str) -> Recipe:
 
 
 def corral(version: str = __version__) -> Recipe:
-    """The operator. It needs no right, writes no file, and has no key."""
+    """The operator. It needs no right, writes no file, and has no key. Our own code, which changes, is a layer."""
+    below = corral_base(version)
     return Recipe(
         name=f"corral/corral:{version}",
-        root=Root(name="image-corral", suite="trixie", packages=CORRAL_PACKAGES),
+        root=below.root,
         scripts=_scripts("corral"),
         folders={},
         links={"/usr/local/bin/corral": f"{SCRIPTS_FOLDER}/corral"},
-        dropped=CORRAL_DROPPED,
-        users=(f"corral:x:{CORRAL_UID}:{CORRAL_UID}:Corral:/nonexistent:/usr/sbin/nologin",),
         uid=CORRAL_UID,
         program=Program(python=CORRAL_PYTHON, sources=sources_digest()),
+        base=below,
+    )
+
+
+def corral_base(version: str = __version__) -> Recipe:
+    """What the operator stands on: Debian's Python and the locked packages."""
+    return Recipe(
+        name=f"corral/base:{version}",
+        root=Root(name="image-corral", suite="trixie", packages=CORRAL_PACKAGES),
+        scripts={},
+        folders={},
+        dropped=CORRAL_DROPPED,
+        users=(f"corral:x:{CORRAL_UID}:{CORRAL_UID}:Corral:/nonexistent:/usr/sbin/nologin",),
+        packages=Packages(python=CORRAL_PYTHON, lock=lock_digest()),
     )
 
 

@@ -6,10 +6,13 @@ It has no times and no random ids: the same packages give the same bytes.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import TypeAlias, cast
 from urllib.parse import quote
 
+Component: TypeAlias = Mapping[str, str]
 
-def bill(image: str, *packages: Iterable[Mapping[str, str]]) -> bytes:
+
+def bill(image: str, *packages: Iterable[Component]) -> bytes:
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -20,7 +23,12 @@ def bill(image: str, *packages: Iterable[Mapping[str, str]]) -> bytes:
     return json.dumps(document, indent=1, sort_keys=True).encode()
 
 
-def debian_packages(status: str, suite: str) -> Iterator[Mapping[str, str]]:
+def components(written: bytes) -> tuple[Component, ...]:
+    """Those of a bill that was written before."""
+    return tuple(cast("list[Component]", json.loads(written)["components"]))
+
+
+def debian_packages(status: str, suite: str) -> Iterator[Component]:
     """`status` is the text of /var/lib/dpkg/status."""
     for package in installed(status):
         name, version, architecture = (package[field] for field in ("Package", "Version", "Architecture"))
@@ -28,7 +36,7 @@ def debian_packages(status: str, suite: str) -> Iterator[Mapping[str, str]]:
         yield _component(name, version, purl)
 
 
-def python_packages(records: Iterable[str]) -> Iterator[Mapping[str, str]]:
+def python_packages(records: Iterable[str]) -> Iterator[Component]:
     """`records` are the texts of METADATA files."""
     for record in records:
         fields = _fields(record.partition("\n\n")[0])
@@ -49,5 +57,5 @@ def _fields(paragraph: str) -> Mapping[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _component(name: str, version: str, purl: str) -> Mapping[str, str]:
+def _component(name: str, version: str, purl: str) -> Component:
     return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}

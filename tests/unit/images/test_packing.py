@@ -23,7 +23,7 @@ def archive(root: Path, recipe: Recipe, tmp_path: Path) -> tarfile.TarFile:
 
 @pytest.fixture
 def layer(archive: tarfile.TarFile) -> tarfile.TarFile:
-    return tarfile.open(fileobj=io.BytesIO(gzip.decompress(content(archive, "layer.tar.gz"))))
+    return tarfile.open(fileobj=io.BytesIO(gzip.decompress(content(archive, "layer-0.tar.gz"))))
 
 
 def content(tar: tarfile.TarFile, name: str) -> bytes:

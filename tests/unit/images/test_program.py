@@ -37,10 +37,10 @@ def test_bytecode_that_somebody_left_makes_no_other_image(checkout: Path) -> Non
 
 
 def test_the_operator_runs_as_nobody_special_unless_told_otherwise() -> None:
-    config = configuration(corral(), LAYER)["config"]
+    config = configuration(corral(), (LAYER,))["config"]
     assert isinstance(config, dict)
     assert config["User"] == f"{CORRAL_UID}:{CORRAL_UID}"
-    other = configuration(slurm("26.05"), LAYER)["config"]
+    other = configuration(slurm("26.05"), (LAYER,))["config"]
     assert isinstance(other, dict)
     assert "User" not in other
 

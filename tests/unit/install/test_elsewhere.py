@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Mapping
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -103,6 +104,7 @@ async def removed(client: Client) -> Mapping[str, str]:
     return {row.title: row.note for row in progress.board.rows}
 
 
+@cache
 def operators() -> tuple[Document, ...]:
     """All but the definitions: the fake server has no kinds by them."""
     return tuple(document for document in read_deploy() if document["kind"] != "CustomResourceDefinition")
