@@ -1,4 +1,4 @@
-"""What the pages say can be followed: links lead somewhere, and the commands that they show exist with their options."""
+"""What the pages say can be followed: links lead somewhere, commands that they show exist, with their options."""
 
 import re
 from collections.abc import Iterator
