@@ -12,6 +12,7 @@ from corral.engine import (
     Action,
     Controller,
     Create,
+    EmitEvent,
     Key,
     Outcome,
     Outside,
@@ -62,14 +63,19 @@ def a_server() -> FakeApiServer:
     return server
 
 
-async def carried_out(*actions: Action, perform: Callable[[msgspec.Struct], Any], perform_s_max: float = 10) -> Outcome:
+async def carried_out(
+    *actions: Action,
+    perform: Callable[[msgspec.Struct], Any],
+    perform_s_max: float = 10,
+    tell: Callable[[EmitEvent], None] = lambda _event: None,
+) -> Outcome:
     client = Client(a_server().connect("us"))
     actor = Actor(
         client=client,
         manager="corral-toy",
         key=Key("default", "bear"),
         journal=Journal(),
-        tell=lambda _event: None,
+        tell=tell,
         perform=perform,
         perform_s_max=perform_s_max,
     )
@@ -96,6 +102,19 @@ async def test_the_reconciler_carries_it_out_in_the_order_of_the_plan() -> None:
     assert asked == [Drain("gpu-3")] * 2
     assert [result.state for result in outcome.results] == ["done", "done"]
     assert outcome.changed_anything
+
+
+@pytest.mark.parametrize("stalled", [True, False])
+async def test_a_refusal_that_a_person_must_act_on_is_told_in_an_event(stalled: bool) -> None:
+    told: list[EmitEvent] = []
+
+    async def perform(_call: msgspec.Struct) -> None:
+        raise OutsideFailed("NodeUnknown", "Slurm knows no node gpu-3", stalled=stalled)
+
+    await carried_out(DRAIN, perform=perform, tell=told.append)
+
+    found = [(event.type, event.reason, event.message) for event in told]
+    assert found == ([("Warning", "NodeUnknown", "Slurm knows no node gpu-3")] if stalled else [])
 
 
 async def test_a_refusal_by_the_other_system_ends_the_attempt() -> None:

@@ -146,6 +146,8 @@ async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result,
         problem = Problem(reason="NameTaken", message=taken.message, stalled=True, retry_after_s=STALLED_RETRY_S)
         return Result(action=action, state="refused", reason="NameTaken", message=taken.message), problem
     except OutsideFailed as error:
+        if error.stalled:
+            actor.tell(EmitEvent(regarding=regarding, type="Warning", reason=error.reason, message=error.message))
         problem = Problem(
             reason=error.reason, message=error.message, stalled=error.stalled, retry_after_s=error.retry_after_s
         )

@@ -167,7 +167,7 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=Tru
 class OutsideFailed(Exception):
     """What `perform` raises when the other system did not do it: why, in words for the condition.
 
-    `stalled`: a retry cannot help, a person must act.
+    `stalled`: a retry cannot help, a person must act; they are told in an event too.
     """
 
     def __init__(self, reason: str, message: str, *, stalled: bool = False, retry_after_s: float | None = None) -> None:
