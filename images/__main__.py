@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from corral.local import packages
+from corral.local.commands import find_administration
 from corral.local.errors import LocalError
 from corral.local.images import import_archive
 from corral.local.progress import Progress
@@ -27,6 +28,7 @@ def main() -> int:
     chosen = [r for r in recipes() if not arguments.names or r.name.endswith(tuple(arguments.names))]
     if not chosen:
         parser.error(f"no image is called so; there are {', '.join(recipe.name for recipe in recipes())}")
+    find_administration()
     try:
         with Progress((PACKAGES_STEP, *(recipe.name for recipe in chosen))) as progress:
             packages.ensure(progress, PACKAGES_STEP, ("mmdebstrap",))

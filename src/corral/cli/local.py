@@ -15,6 +15,7 @@ import msgspec
 from corral.cli import foreign
 from corral.cli.errors import one_sentence
 from corral.cli.hints import echo_commands
+from corral.local.commands import find_administration
 from corral.local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def up_command(name: str, nodes: int | None, bare: bool, context: str | None, im
         if context:
             foreign.up(context, bare, image_prefix)
             return
+        find_administration()
         if os.geteuid() != 0:
             _way_to_root()  # better told now than after a quarter of an hour of building
         if bare:
@@ -70,6 +72,7 @@ def down_command(name: str, everything: bool, context: str | None) -> None:
         if context:
             foreign.down(context)
             return
+        find_administration()
         names = existing_names() if everything else (name,)
         if any(home_of(each).path.exists() for each in names):
             _become_root()
@@ -136,6 +139,7 @@ def prepare_command() -> None:
     from corral.local.progress import Progress
 
     with one_sentence(), Progress(builds.PREPARE_STEPS) as progress:
+        find_administration()
         builds.prepare(progress)
 
 

@@ -1,6 +1,7 @@
 """The `corral` command, also installed as `kubectl-corral`: parse, call, print. Decisions live elsewhere."""
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -23,6 +24,15 @@ class Commands(click.Group):
         command = getattr(import_module(f"corral.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101 - only our own mistake can break this
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f"did you mean `{ctx.info_name} {near[0]}`?" if near else f"see `{ctx.info_name} --help`"
+            raise errors.Failure(f"there is no command {args[0]}: {hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -1,10 +1,19 @@
 """Running the host's own tools (ip, mount, nsenter): what fails says which tool, why, and is a LocalError."""
 
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from corral.local.errors import LocalError
+
+ADMINISTRATION = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def find_administration(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Have the tools of administrators be found too: whoever became root by `su` has a path without them."""
+    known = environment.get("PATH", os.defpath).split(os.pathsep)
+    environment["PATH"] = os.pathsep.join((*known, *(folder for folder in ADMINISTRATION if folder not in known)))
 
 
 def run(argv: Sequence[str], *, stdin: str = "", timeout_s: float = 30.0) -> str:
