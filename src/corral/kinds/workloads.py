@@ -1,10 +1,13 @@
 """What the pods of our daemons have in common: no privileges, no token of Kubernetes, small writable places."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from corral.engine import NOTHING, Plan, Wait
+from corral.kube.meta import ref
+from corral.kube.models.apps_v1 import Deployment
 from corral.kube.models.core_v1 import (
     Capabilities,
     ConfigMapVolumeSource,
@@ -87,6 +90,29 @@ def container_trouble(pod: Pod) -> str:
         if waiting is not None and waiting.reason:
             return f": {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
     return ""
+
+
+def availability(deployment: Deployment | None, wanted: int, pods: Iterable[Pod] = ()) -> Plan:
+    """Whether what runs is what is asked for; the Deployment's own changes bring us back."""
+    if deployment is None:
+        return NOTHING
+    status = deployment.status
+    current = min(status.updated_replicas, status.available_replicas)
+    if status.observed_generation >= deployment.metadata.generation and current >= wanted:
+        return NOTHING
+    trouble = next((f"; {ref(pod)}{told}" for pod in pods if (told := container_trouble(pod))), "")
+    message = f"{current} of {wanted} replicas of {ref(deployment)} are up to date and available{trouble}"
+    return Plan(waits=(Wait(reason="NotAvailable", message=message, on=ref(deployment)),))
+
+
+def replicas(deployment: Deployment | None) -> tuple[int, int]:
+    """How many there are, and how many of them are ready."""
+    return (deployment.status.replicas, deployment.status.ready_replicas) if deployment else (0, 0)
+
+
+def selector_text(labels: Mapping[str, str]) -> str:
+    """As the scale subresource wants it."""
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
 def config_map_volume(config_map: str) -> Volume:

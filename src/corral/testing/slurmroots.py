@@ -1,14 +1,11 @@
 """Real Slurm for tests: a root folder a version, made once from Debian packages, and programs run inside it.
 
-`slurm_root("24.11")` makes the folder with mmdebstrap in the user's cache (about a minute and 150 MB; later calls find
-it). `Sandbox` runs programs in it with their own mounts, network, processes and host name: nothing that runs there
-touches the host, sees the network, or outlives the call.
+`slurm_root("24.11")` makes the folder in the user's cache (about a minute and 150 MB; later calls find it), with the
+manual pages that `scripts/slurm_keys.py` reads. `Sandbox` runs programs in it with their own mounts, network, processes
+and host name: nothing that runs there touches the host, sees the network, or outlives the call.
 """
 
 import contextlib
-import fcntl
-import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -17,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from corral.local.paths import cache_dir
+from corral.local.progress import Progress
+from corral.local.roots import Root, ensure
 
 SUITES: Final[Mapping[str, str]] = {"24.11": "trixie", "26.05": "forky"}
 PACKAGES: Final = (
@@ -29,54 +27,17 @@ PACKAGES: Final = (
     "slurm-wlm-jwt-plugin",  # only recommended by slurmctld, which cannot read AuthAltTypes=auth/jwt without it
     "systemd-standalone-sysusers",  # else all of systemd comes
 )
-BUILD_WITHIN_S = 900.0
 HOST = "ctld"  # what a sandbox is called; a slurm.conf needs SlurmctldHost=ctld
 
 
-class SlurmRootError(Exception):
-    """No root folder could be made; says what to do."""
-
-
 def slurm_root(version: str) -> Path:
-    """The root folder of this version, made now if there is none. Two callers at a time make one."""
-    folder = cache_dir() / "roots" / f"slurm-{version}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"slurm-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            _build(SUITES[version], folder)
-    return folder
-
-
-def _build(suite: str, folder: Path) -> None:
-    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        raise SlurmRootError("the root folders of real Slurm are made by root with mmdebstrap: apt install mmdebstrap")
-    unfinished = folder.with_name(folder.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    done = subprocess.run(
-        _mmdebstrap(suite, unfinished), capture_output=True, text=True, timeout=BUILD_WITHIN_S, check=False
-    )
-    if done.returncode != 0:
-        raise SlurmRootError(f"mmdebstrap of {suite} failed: {done.stderr.strip().splitlines()[-1]}")
-    unfinished.rename(folder)
-
-
-def _mmdebstrap(suite: str, folder: Path) -> list[str]:
-    excluded = ("man", "locale", "info", "doc")
-    return [
-        "nice",
-        "mmdebstrap",
-        "--mode=root",
-        "--variant=minbase",
-        "--components=main",
-        '--aptopt=Apt::Install-Recommends "false"',
-        '--aptopt=Acquire::Check-Valid-Until "false"',  # a testing suite's Release file may be past its date
-        *(f"--dpkgopt=path-exclude=/usr/share/{kind}/*" for kind in excluded),
-        "--dpkgopt=path-include=/usr/share/man/man5/*",  # what the tables of keys are made from
-        f"--include={','.join(PACKAGES)}",
-        suite,
-        str(folder),
-    ]
+    """The root folder of this version, made now if there is none."""
+    root = Root(name=f"slurm-{version}", suite=SUITES[version], packages=PACKAGES, manuals=True)
+    if root.folder.is_dir():
+        return root.folder
+    step = f"Slurm {version}"
+    with Progress((step,)) as progress, progress.step(step) as made:
+        return ensure(root, made)
 
 
 # Runs as the first process of new namespaces: $1 root folder, $2 folder whose files become /etc/slurm, then a command.

@@ -16,8 +16,8 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.loginset import hostkeys, render
 from corral.kinds.loginset.spec import LoginSet, LoginSetStatus
 from corral.kinds.overrides import BadOverride
-from corral.kinds.workloads import container_trouble
-from corral.kube.meta import EMPTY, Object, ObjectRef, ref
+from corral.kinds.workloads import availability, replicas, selector_text
+from corral.kube.meta import EMPTY, Object, ObjectRef
 from corral.kube.models.apps_v1 import Deployment
 from corral.kube.models.core_v1 import ConfigMap, Pod, Secret
 
@@ -59,18 +59,19 @@ def plan(snapshot: Snapshot) -> Plan:
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
     turn = Plan(waits=render.version_step(loginset, controller).waits)
-    return made + turn if made.actions else made + _told(snapshot) + _availability(snapshot) + turn
+    return made + turn if made.actions else made + _told(snapshot) + _available(snapshot) + turn
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> LoginSetStatus:
-    loginset, deployment = snapshot.object, snapshot.deployment
+    loginset = snapshot.object
+    there, ready = replicas(snapshot.deployment)
     said = SUSPENDED if loginset.spec.suspend else verdict(outcome, ready_message="sshd answers, sackd signs")
     return LoginSetStatus(
         observed_generation=loginset.metadata.generation,
         conditions=conditions(loginset, loginset.status.conditions, said, snapshot.now),
-        replicas=deployment.status.replicas if deployment else 0,
-        ready_replicas=deployment.status.ready_replicas if deployment else 0,
-        selector=",".join(f"{name}={value}" for name, value in sorted(render.selector(loginset).items())),
+        replicas=there,
+        ready_replicas=ready,
+        selector=selector_text(render.selector(loginset)),
         host_keys=hostkeys.fingerprints(snapshot.host_keys.data) if snapshot.host_keys else (),
     )
 
@@ -109,18 +110,8 @@ def _told(snapshot: Snapshot) -> Plan:
     return Plan(actions=tuple(action for pod in snapshot.pods for action in identity.refresh(pod, people)))
 
 
-def _availability(snapshot: Snapshot) -> Plan:
-    """Whether what runs is what is asked for; the Deployment's own changes bring us back."""
-    deployment, wanted = snapshot.deployment, snapshot.object.spec.replicas
-    if deployment is None:
-        return NOTHING
-    status = deployment.status
-    current = min(status.updated_replicas, status.available_replicas)
-    if status.observed_generation >= deployment.metadata.generation and current >= wanted:
-        return NOTHING
-    trouble = next((f"; {ref(pod)}{told}" for pod in snapshot.pods if (told := container_trouble(pod))), "")
-    message = f"{current} of {wanted} replicas of {ref(deployment)} are up to date and available{trouble}"
-    return _waiting("NotAvailable", message, ref(deployment))
+def _available(snapshot: Snapshot) -> Plan:
+    return availability(snapshot.deployment, snapshot.object.spec.replicas, snapshot.pods)
 
 
 def _waiting(reason: str, message: str, on: ObjectRef) -> Plan:

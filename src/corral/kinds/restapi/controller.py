@@ -28,6 +28,7 @@ from corral.kinds.parts import KeyRef
 from corral.kinds.restapi.render import objects, selector, version_step
 from corral.kinds.restapi.spec import RestApi, RestApiStatus
 from corral.kinds.versions import spec_or_version_changed
+from corral.kinds.workloads import availability, replicas, selector_text
 from corral.kube.meta import Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import Deployment
 from corral.kube.models.core_v1 import ConfigMap, Secret, Service
@@ -78,17 +79,18 @@ class RestApiReconciler:
             return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
         made = children(restapi, desired, snapshot.children)
         turn = Plan(waits=version_step(restapi, controller).waits)
-        return made + turn if made.actions else made + availability(restapi, snapshot.deployment) + turn
+        return made + turn if made.actions else made + availability(snapshot.deployment, restapi.spec.replicas) + turn
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> RestApiStatus:
-        restapi, deployment = snapshot.object, snapshot.deployment
+        restapi = snapshot.object
+        there, ready = replicas(snapshot.deployment)
         said = SUSPENDED if restapi.spec.suspend else verdict(outcome, ready_message="slurmrestd answers")
         return RestApiStatus(
             observed_generation=restapi.metadata.generation,
             conditions=conditions(restapi, restapi.status.conditions, said, snapshot.now),
-            replicas=deployment.status.replicas if deployment else 0,
-            ready_replicas=deployment.status.ready_replicas if deployment else 0,
-            selector=",".join(f"{name}={value}" for name, value in sorted(selector(restapi).items())),
+            replicas=there,
+            ready_replicas=ready,
+            selector=selector_text(selector(restapi)),
         )
 
 
@@ -98,18 +100,6 @@ def missing_certificate(restapi: RestApi, secret: Secret | None) -> KeyRef | Non
     name, namespace = restapi.spec.tls.secret_ref.name, restapi.metadata.namespace
     refs = (KeyRef(name=name, key=key) for key in (names.TLS_CERT, names.TLS_KEY))
     return next((one for one in refs if keys.missing(one, namespace, secret)), None)
-
-
-def availability(restapi: RestApi, deployment: Deployment | None) -> Plan:
-    """Whether what runs is what is asked for; the Deployment's own changes bring us back."""
-    if deployment is None:
-        return NOTHING
-    status, wanted = deployment.status, restapi.spec.replicas
-    current = min(status.updated_replicas, status.available_replicas)
-    if status.observed_generation >= deployment.metadata.generation and current >= wanted:
-        return NOTHING
-    message = f"{current} of {wanted} replicas of {ref(deployment)} are up to date and available"
-    return Plan(waits=(Wait(reason="NotAvailable", message=message, on=ref(deployment)),))
 
 
 def _waiting(kind: str, name: str, restapi: RestApi) -> Plan:
