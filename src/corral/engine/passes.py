@@ -32,7 +32,7 @@ from corral.engine.informer import Cause, Informer, Informers
 from corral.engine.logs import described, logger
 from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
-from corral.engine.queue import Lane, QueueClosed, Taken, WorkQueue
+from corral.engine.queue import TIMER_S_MIN, Lane, QueueClosed, Taken, WorkQueue
 from corral.engine.reader import StoreReader, index_functions
 from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
@@ -271,9 +271,10 @@ class Passes:
         if told_s is None or not is_detail(obj, status):
             return False
         rest_s = told_s + DETAILS_TOLD_EVERY_S - self._clock.monotonic_s()
-        if rest_s > 0:
-            self.queue.add(key, after_s=rest_s, reason="to tell details")
-        return rest_s > 0
+        if rest_s <= TIMER_S_MIN:  # the queue would ring at once, and so for ever
+            return False
+        self.queue.add(key, after_s=rest_s, reason="to tell details")
+        return True
 
     def _settle(self, key: Key, outcome: Outcome) -> str:
         """What follows from a pass."""
