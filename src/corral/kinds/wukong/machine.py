@@ -25,7 +25,6 @@ from corral.kube.models.core_v1 import (
 )
 from corral.kube.models.meta_v1 import LabelSelector
 
-HOSTNAME = "kubernetes.io/hostname"
 BY_RESTART_POLICY = {"Always": "Always", "OnFailure": "RerunOnFailure", "Never": "Once"}
 
 
@@ -279,7 +278,7 @@ def _affinity(wukong: Wukong) -> Affinity | None:
             raise BadSpec(f"highAvailability.affinity is no affinity of a pod: {error}") from error
     if not ha.anti_affinity:
         return None
-    others = PodAffinityTerm(label_selector=_same_group(wukong), topology_key=HOSTNAME)
+    others = PodAffinityTerm(label_selector=_same_group(wukong), topology_key=kv.HOSTNAME_LABEL)
     return Affinity(pod_anti_affinity=PodAntiAffinity(required_during_scheduling_ignored_during_execution=(others,)))
 
 

@@ -8,6 +8,7 @@ WUKONG_LABEL = "vm.corral.dev/wukong"
 DISK_LABEL = "vm.corral.dev/disk"
 GROUP_LABEL = "vm.corral.dev/group"
 KEEP_ANNOTATION = "vm.corral.dev/keep-on-delete"
+RESUMES_AS_ANNOTATION = "vm.corral.dev/resumes-as"  # the run strategy of a machine before it was stopped
 MANAGED_BY = {"app.kubernetes.io/managed-by": "corral"}
 
 SERIAL_MAX = 20  # what a virtio disk can say of itself

@@ -26,6 +26,12 @@ class Access:
         except NotFound:
             return ()  # its definition is not there
 
+    async def find(self, kind: type[T], name: str, namespace: str) -> T | None:
+        try:
+            return await self._client.get(kind, name, namespace)
+        except NotFound:
+            return None
+
     async def create(self, obj: Object) -> None:
         self.writes += 1
         await self._client.create(obj, field_manager=MANAGER)

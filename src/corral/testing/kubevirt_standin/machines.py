@@ -17,6 +17,7 @@ from corral.kinds.wukong.machine import backing_name
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.kubevirt_standin.access import Access
+from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged
 
 FINALIZER = "kubevirt.io/virtualMachineControllerFinalize"
 NODES = ("node-a", "node-b")
@@ -33,6 +34,8 @@ class Machines:
         self.paused: set[str] = set()
         self.started: set[str] = set()  # of the run strategy Manual
         self.agentless: set[str] = set()
+        self.immovable: dict[str, str] = {}  # machine -> why it cannot move while it runs
+        self.soft_reboots: list[str] = []
 
     async def step(self) -> frozenset[Where]:
         """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
@@ -41,8 +44,9 @@ class Machines:
         bound = {_where(c) for c in await self._access.all(PersistentVolumeClaim) if c.status.phase == "Bound"}
         for machine in machines:
             await self._machine(machine, instances.get(_where(machine)), bound)
-        for instance in instances.values():
-            await self._instance(instance)
+        templates = {_where(machine): machine.spec.template.spec for machine in machines}
+        for where, instance in instances.items():
+            await self._instance(instance, templates.get(where))
         for migration in await self._access.all(VirtualMachineInstanceMigration):
             await self._migration(migration, instances)
         return frozenset(claim for m in machines if self._is_meant_to_run(m) for claim in _claims(m))
@@ -82,11 +86,10 @@ class Machines:
     ) -> Mapping[str, Any]:
         printable = self._printable(machine, instance, waits_for_volumes=waits_for_volumes)
         ready = printable in ("Running", "Migrating")
-        conditions = [{"type": "Ready", "status": str(ready), "reason": "", "message": ""}]
+        conditions = [_condition("Ready", ready)]
         if instance is not None and needs_restart(machine.spec.template.spec, instance.spec):
             message = "a non-live-updatable field was changed in the template spec"
-            told = {"type": "RestartRequired", "status": "True", "reason": "RestartRequired", "message": message}
-            conditions.append(told)
+            conditions.append({**_condition("RestartRequired", True, message), "reason": "RestartRequired"})
         return {"printableStatus": printable, "ready": ready, "created": instance is not None, "conditions": conditions}
 
     def _printable(
@@ -114,25 +117,45 @@ class Machines:
         if not same or not kinds:
             await self._access.set_status(machine, status)
 
-    async def _instance(self, instance: VirtualMachineInstance) -> None:
+    async def _instance(self, instance: VirtualMachineInstance, template: InstanceSpec | None) -> None:
         if instance.metadata.deletion_timestamp is not None or instance.metadata.name in self.unschedulable:
             return
         phase = instance.status.phase
         if phase in NEXT_PHASE:
             await self._advance(instance, NEXT_PHASE[phase])
+        elif phase == "Running":
+            await self._follow(instance, template or instance.spec)
 
     async def _advance(self, instance: VirtualMachineInstance, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}
         if phase == "Running":
-            migratable = {"type": "LiveMigratable", "status": "True", "reason": "", "message": ""}
-            status |= {
-                "nodeName": NODES[0],
-                "interfaces": [_reported(i, n) for n, i in enumerate(instance.spec.domain.devices.interfaces)],
-                "conditions": [{"type": "Ready", "status": "True"}, migratable],
-            }
+            status |= {"nodeName": NODES[0], **self._running(instance, instance.spec)}
             if instance.metadata.name not in self.agentless:
                 status["guestOSInfo"] = {"prettyName": "Debian GNU/Linux 13 (trixie)"}
         await self._access.set_status(instance, status, subresource=False)
+
+    async def _follow(self, instance: VirtualMachineInstance, template: InstanceSpec) -> None:
+        """What can be plugged is plugged; what a person did to the guest is told."""
+        wanted = plugged(template, instance.spec)
+        status = self._running(instance, wanted)
+        told = {c.type: (c.status, c.message) for c in instance.status.conditions}
+        same = told == {c["type"]: (c["status"], c["message"]) for c in status["conditions"]}
+        if wanted != instance.spec:
+            await self._access.patch(instance, {**as_patch(wanted), "status": status})
+        elif not same:
+            await self._access.set_status(instance, status, subresource=False)
+
+    def _running(self, instance: VirtualMachineInstance, spec: InstanceSpec) -> Mapping[str, Any]:
+        name = instance.metadata.name
+        why = self.immovable.get(name, "")
+        conditions = [_condition("Ready", name not in self.paused), _condition("LiveMigratable", not why, why)]
+        if name in self.paused:
+            conditions.append(_condition("Paused", True, "VMI was paused by user"))
+        return {
+            "interfaces": [_reported(i, n) for n, i in enumerate(spec.domain.devices.interfaces)],
+            "volumeStatus": [{"name": v.name, "target": f"vd{chr(97 + n)}"} for n, v in enumerate(spec.volumes)],
+            "conditions": conditions,
+        }
 
     async def _migration(
         self, migration: VirtualMachineInstanceMigration, instances: Mapping[Where, VirtualMachineInstance]
@@ -152,10 +175,8 @@ class Machines:
             await self._access.set_status(migration, {"phase": "Succeeded"})
 
 
-def needs_restart(template: InstanceSpec, running: InstanceSpec) -> bool:
-    """Processor, memory, firmware: what cannot change under a guest that runs."""
-    mine, theirs = template.domain, running.domain
-    return (mine.cpu, mine.memory, mine.firmware) != (theirs.cpu, theirs.memory, theirs.firmware)
+def _condition(name: str, holds: bool, message: str = "") -> Mapping[str, str]:
+    return {"type": name, "status": str(holds), "reason": "", "message": message}
 
 
 def _default(name: str) -> object:

@@ -32,25 +32,25 @@ class KubeVirtStandIn:
         real_binding: bool = False,
         csi: bool = False,
     ) -> None:
-        self._access = Access(client, namespace)
-        self._pace_s = pace_s
-        self.volumes = Volumes(self._access, real_binding=real_binding, csi=csi)
-        self.machines = Machines(self._access)
-        self.snapshots = Snapshots(self._access)
+        self.access = Access(client, namespace)
+        self.pace_s = pace_s
+        self.volumes = Volumes(self.access, real_binding=real_binding, csi=csi)
+        self.machines = Machines(self.access)
+        self.snapshots = Snapshots(self.access)
         self.refused: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do."""
         while True:
-            before = self._access.writes
+            before = self.access.writes
             with contextlib.suppress(KubeError):
                 await self.step()
-            is_idle = self._access.writes == before
-            await asyncio.sleep(self._pace_s * (IDLE_PACES if is_idle else 1))
+            is_idle = self.access.writes == before
+            await asyncio.sleep(self.pace_s * (IDLE_PACES if is_idle else 1))
 
     async def step(self) -> None:
         for kind in (DataVolume, VirtualMachine):
-            for obj in await self._access.all(kind):
+            for obj in await self.access.all(kind):
                 self.refused |= set(refusals(obj))
         consumed = await self.machines.step()
         await self.volumes.step(consumed)

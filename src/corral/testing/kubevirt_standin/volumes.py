@@ -109,6 +109,7 @@ def _claim_of(volume: DataVolume) -> PersistentVolumeClaim:
             name=volume.metadata.name,
             namespace=volume.metadata.namespace,
             labels=volume.metadata.labels,
+            annotations=volume.metadata.annotations,
             owner_references=(controller_reference(volume),),
         ),
         spec=PersistentVolumeClaimSpec(

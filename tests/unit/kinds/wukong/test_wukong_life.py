@@ -190,6 +190,7 @@ async def test_a_disk_taken_out_of_the_spec_goes_once_the_machine_has_let_go_of_
     )
     assert [v.name for v in (await world.machine()).spec.template.spec.volumes] == ["root", "cloudinit"]
     assert "vm-data" in world.names(PersistentVolumeClaim)  # the running instance still has it
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
 
     await world.change({"startStrategy": {"runStrategy": "Halted"}})
     assert world.names(PersistentVolumeClaim) == ["vm-root"]
@@ -206,6 +207,12 @@ async def test_a_disk_that_comes_while_the_machine_runs_is_plugged_in() -> None:
     assert volumes["more"].persistent_volume_claim.hotpluggable is True
     assert volumes["root"].data_volume is not None
     assert volumes["root"].data_volume.hotpluggable is None
+    assert "more" in {volume.name for volume in (await world.instance()).status.volume_status}
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
+
+    await world.change({"disks": [root]})
+    assert {volume.name for volume in (await world.instance()).status.volume_status} == {"root", "cloudinit"}
+    assert world.names(PersistentVolumeClaim) == ["vm-root"]
 
 
 async def test_a_disk_that_someone_else_plugged_in_stays() -> None:
@@ -310,17 +317,38 @@ async def test_a_network_that_is_named_is_waited_for_and_never_deleted() -> None
     assert world.names(NetworkAttachmentDefinition) == ["shared"]
 
 
-async def test_a_network_taken_out_of_the_spec_goes_after_the_machine_has_let_go_of_it() -> None:
+async def test_a_network_taken_out_of_the_spec_is_unplugged_first_and_then_goes() -> None:
     world = World()
     await world.make(a_wukong(LARGE))
-    await world.change({"networks": []})
+    await world.operator.stop()
+    await world.patch(Wukong, "vm", {"spec": {"networks": []}})
+    world.standin_rests()
+    world.operator.start()
+    await asyncio.sleep(30)
     machine = await world.machine()
     leaving = {i.name: i.state for i in machine.spec.template.spec.domain.devices.interfaces}
     assert leaving == {"default": None, "lan": "absent"}
     assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
 
-    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    world.standin_goes_on()
+    await world.settled()
+    devices = (await world.machine()).spec.template.spec.domain.devices
+    assert [interface.name for interface in devices.interfaces] == ["default"]
     assert world.names(NetworkAttachmentDefinition) == []
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_network_that_comes_while_the_machine_runs_is_plugged_in() -> None:
+    world = World()
+    await world.make(a_wukong())
+    before = (await world.instance()).metadata.uid
+    await world.change({"networks": [{"name": "lan", "bridgeName": "br0"}]})
+
+    instance = await world.instance()
+    assert instance.metadata.uid == before
+    assert [i.name for i in instance.status.interfaces] == ["default", "lan"]
+    assert [n.ip_address for n in (await world.wukong()).status.networks] == ["10.0.0.5", "10.0.1.5"]
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
 
 
 async def test_a_missing_key_is_waited_for_and_changes_of_it_arrive() -> None:

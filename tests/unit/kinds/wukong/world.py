@@ -92,14 +92,21 @@ class World:
         """The world turns: the operator and the stand-in run, and a person makes these objects."""
         await self.client.create(self._class, field_manager="person")
         self.operator.start()
-        self._tasks.append(asyncio.create_task(self.standin.run()))
+        self.standin_goes_on()
         for obj in objects:
             await self.client.create(obj, field_manager="person")
 
-    async def days_pass(self, days: float) -> None:
-        """Without the stand-in, whose looks would make up most of the time."""
+    def standin_rests(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._tasks.clear()
+
+    def standin_goes_on(self) -> None:
+        self._tasks.append(asyncio.create_task(self.standin.run()))
+
+    async def days_pass(self, days: float) -> None:
+        """Without the stand-in, whose looks would make up most of the time."""
+        self.standin_rests()
         await asyncio.sleep(days * 24 * 3600)
 
     async def settled(self, within_s: float = 300.0) -> None:
@@ -138,6 +145,9 @@ class World:
 
     async def machine(self, name: str = "vm") -> VirtualMachine:
         return await self.client.get(VirtualMachine, name, NAMESPACE)
+
+    async def instance(self, name: str = "vm") -> VirtualMachineInstance:
+        return await self.client.get(VirtualMachineInstance, name, NAMESPACE)
 
     async def claim(self, name: str) -> PersistentVolumeClaim:
         return await self.client.get(PersistentVolumeClaim, name, NAMESPACE)

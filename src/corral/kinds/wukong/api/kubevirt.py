@@ -6,11 +6,12 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from corral.kube.meta import EMPTY, Model, Object, Resource
+from corral.kube.meta import EMPTY, Model, Object, ObjectMeta, Resource
 from corral.kube.models.core_v1 import Affinity, Toleration, TopologySpreadConstraint
 from corral.kube.values import IntOrString, Quantity, keys
 
 GROUP = "kubevirt.io"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 
 class Present(Model, frozen=True, kw_only=True):
@@ -348,3 +349,13 @@ class VirtualMachineInstanceMigration(Object, frozen=True, kw_only=True):
 
     spec: MigrationSpec = MigrationSpec()
     status: MigrationStatus = MigrationStatus()
+
+
+def migration_to(
+    node: str, instance: str, namespace: str, *, labels: Mapping[str, str]
+) -> VirtualMachineInstanceMigration:
+    """One move of an instance. `node` may be empty: the scheduler chooses."""
+    return VirtualMachineInstanceMigration(
+        metadata=ObjectMeta(generate_name=f"{instance}-", namespace=namespace, labels=labels),
+        spec=MigrationSpec(vmi_name=instance, added_node_selector={HOSTNAME_LABEL: node} if node else EMPTY),
+    )

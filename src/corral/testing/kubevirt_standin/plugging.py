@@ -1,0 +1,71 @@
+"""What of a machine's template reaches its running instance at once, and what has to wait for a restart. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from corral.kinds.wukong.api.kubevirt import Devices, InstanceSpec, Interface
+from corral.kinds.wukong.machine import is_hotpluggable
+
+
+def plugged(template: InstanceSpec, running: InstanceSpec) -> InstanceSpec:
+    """The running spec with hot-pluggable volumes and bridged interfaces as the template has them."""
+    mine, theirs = template.domain.devices, running.domain.devices
+    fixed = [v for v in running.volumes if not is_hotpluggable(v)]
+    volumes = (*fixed, *(v for v in template.volumes if is_hotpluggable(v)))
+    kept = {volume.name for volume in volumes}
+    disks = tuple(d for d in theirs.disks if d.name in kept)
+    known = {disk.name for disk in disks}
+    added = tuple(d for d in mine.disks if d.name in kept and d.name not in known)
+    interfaces = _interfaces(mine, theirs)
+    names = {interface.name for interface in interfaces}
+    networks = {network.name: network for network in (*running.networks, *template.networks)}
+    devices = msgspec.structs.replace(theirs, disks=(*disks, *added), interfaces=interfaces)
+    return msgspec.structs.replace(
+        running,
+        volumes=volumes,
+        networks=tuple(network for name, network in networks.items() if name in names),
+        domain=msgspec.structs.replace(running.domain, devices=devices),
+    )
+
+
+def _interfaces(mine: Devices, theirs: Devices) -> tuple[Interface, ...]:
+    absent = {interface.name for interface in mine.interfaces if interface.state == "absent"}
+    stay = tuple(interface for interface in theirs.interfaces if interface.name not in absent)
+    known = {interface.name for interface in stay}
+    new = tuple(i for i in mine.interfaces if i.bridge is not None and i.name not in known | absent)
+    return (*stay, *new)
+
+
+def needs_restart(template: InstanceSpec, running: InstanceSpec) -> bool:
+    """Whether something is left that cannot change under a guest that runs."""
+    now = plugged(template, running)
+    return _compared(template) != _compared(now)
+
+
+def _compared(spec: InstanceSpec) -> tuple[object, ...]:
+    """Without the order of lists, which plugging changes."""
+    domain, devices = spec.domain, spec.domain.devices
+    lists = (spec.volumes, spec.networks, devices.disks, devices.interfaces, devices.gpus, devices.host_devices)
+    return (
+        *(sorted(msgspec.json.encode(entry) for entry in entries) for entries in lists),
+        (domain.cpu, domain.memory, domain.firmware, domain.clock, domain.machine, devices.tpm, devices.watchdog),
+        (spec.hostname, spec.priority_class_name, spec.readiness_probe, spec.liveness_probe),
+    )
+
+
+def as_patch(spec: InstanceSpec) -> Mapping[str, Any]:
+    devices = spec.domain.devices
+    return {
+        "spec": {
+            "volumes": msgspec.to_builtins(spec.volumes),
+            "networks": msgspec.to_builtins(spec.networks),
+            "domain": {
+                "devices": {
+                    "disks": msgspec.to_builtins(devices.disks),
+                    "interfaces": msgspec.to_builtins(devices.interfaces),
+                }
+            },
+        }
+    }

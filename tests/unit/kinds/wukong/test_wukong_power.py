@@ -1,0 +1,197 @@
+"""`corral vm`: a person's word becomes an edit of the Wukong or an action of KubeVirt, and the machine follows it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from corral.cli import console
+from corral.cli.console import joined
+from corral.cli.errors import Failure
+from corral.cli.vm import Decide, carried_out, open_console
+from corral.kinds.wukong import power
+from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration
+from corral.kinds.wukong.power import Machine
+from corral.kube.client import Client
+from corral.testing.kubevirt_standin.subresources import EchoConsole, StandInApi
+from tests.unit.kinds.wukong.world import KUBEVIRT, NAMESPACE, World, a_wukong
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+BASE = "cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]"
+
+
+class PowerWorld(World):
+    async def say(self, decide: Decide) -> str:
+        """A word of a person, and what came of it."""
+        said = await carried_out(self.people(), NAMESPACE, "vm", decide)
+        await self.settled()
+        return said
+
+    def people(self) -> Client:
+        self.api = StandInApi(self.server.connect("person"), self.standin)
+        return Client(self.api)
+
+    async def phase(self) -> str:
+        return (await self.wukong()).status.phase or ""
+
+
+async def with_strategy(strategy: str) -> PowerWorld:
+    world = PowerWorld()
+    await world.make(a_wukong(f"{{{BASE}, startStrategy: {strategy}}}"))
+    return world
+
+
+@pytest.mark.parametrize("strategy", ["{}", "{runStrategy: Always}", "{runStrategy: RerunOnFailure}"])
+async def test_a_machine_stops_and_a_start_brings_its_strategy_back(strategy: str) -> None:
+    world = await with_strategy(strategy)
+    before = (await world.wukong()).spec
+    assert await world.say(power.stop) == "Wukong lab/vm is to stop"
+    assert await world.phase() == "Stopped"
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    assert await world.say(power.stop) == "Wukong lab/vm is to be stopped already"
+
+    assert await world.say(power.start) == "Wukong lab/vm is to run"
+    assert await world.phase() == "Running"
+    assert (await world.wukong()).spec == before
+    assert world.events("Drifted") == []
+
+
+async def test_a_machine_with_a_restart_policy_stops_and_starts_too() -> None:
+    world = PowerWorld()
+    await world.make(a_wukong(f"{{{BASE}, highAvailability: {{restartPolicy: OnFailure}}}}"))
+    await world.say(power.stop)
+    assert await world.phase() == "Stopped"
+    await world.say(power.start)
+    assert (await world.machine()).spec.run_strategy == "RerunOnFailure"
+
+
+async def test_a_machine_that_is_started_by_hand_is_started_by_kubevirt_and_its_spec_stays() -> None:
+    world = await with_strategy("{runStrategy: Manual}")
+    assert await world.phase() == "Stopped"
+    assert await world.say(power.start) == "Wukong lab/vm is started"
+    assert await world.phase() == "Running"
+    assert await world.say(power.start) == "Wukong lab/vm runs already"
+    await world.say(power.stop)
+    assert await world.phase() == "Stopped"
+    assert (await world.machine()).spec.run_strategy == "Manual"
+
+
+async def test_a_forced_stop_does_not_wait_for_the_guest() -> None:
+    world = await with_strategy("{}")
+    sent = power.stop(await world_machine(world), force=True).steps
+    assert sent[-1] == power.Act(power.MACHINES, "stop", {"gracePeriod": 0})
+    await world.say(lambda it: power.stop(it, force=True))
+    assert await world.phase() == "Stopped"
+    assert world.events("Drifted") == []
+
+
+async def world_machine(world: World) -> Machine:
+    return Machine(await world.wukong(), True, await world.instance())
+
+
+async def test_a_restart_brings_the_changes_that_need_one() -> None:
+    world = await with_strategy("{}")
+    await world.change({"cpu": 3})
+    before = (await world.instance()).metadata.uid
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+    assert await world.say(power.restart) == "Wukong lab/vm is restarted"
+    instance = await world.instance()
+    assert instance.metadata.uid != before
+    assert instance.spec.domain.cpu is not None
+    assert instance.spec.domain.cpu.cores == 3
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
+
+
+async def test_a_guest_can_be_asked_to_restart_itself() -> None:
+    world = await with_strategy("{}")
+    await world.say(lambda it: power.restart(it, soft=True))
+    assert world.standin.machines.soft_reboots == ["vm"]
+
+
+async def test_a_machine_is_paused_and_goes_on() -> None:
+    world = await with_strategy("{}")
+    assert await world.say(power.pause) == "Wukong lab/vm is paused"
+    assert await world.phase() == "Paused"
+    assert await world.say(power.pause) == "Wukong lab/vm is paused already"
+    assert await world.say(power.unpause) == "Wukong lab/vm goes on"
+    assert await world.phase() == "Running"
+    assert await world.say(power.unpause) == "Wukong lab/vm is not paused"
+
+
+async def test_a_machine_moves_to_another_node_and_is_told_as_migrating_meanwhile() -> None:
+    world = await with_strategy("{}")
+    world.standin.pace_s = 20
+    assert await carried_out(world.people(), NAMESPACE, "vm", power.migrate) == (
+        "Wukong lab/vm moves from node-a to another node"
+    )
+    seen = set()
+    for _ in range(60):
+        await asyncio.sleep(2)
+        seen.add(await world.phase())
+    assert seen == {"Running", "Migrating"}
+    assert (await world.wukong()).status.node_name == "node-b"
+
+
+async def test_a_move_names_its_node_and_a_machine_that_cannot_move_says_why() -> None:
+    world = await with_strategy("{}")
+    await world.say(lambda it: power.migrate(it, node="node-b"))
+    (moved,) = world.server.all_of(VirtualMachineInstanceMigration, NAMESPACE)
+    assert moved["spec"] == {"vmiName": "vm", "addedNodeSelector": {"kubernetes.io/hostname": "node-b"}}
+    assert await world.say(lambda it: power.migrate(it, node="node-b")) == "Wukong lab/vm is on node-b already"
+
+    world.standin.machines.immovable["vm"] = "disk root is not shared"
+    await world.settled()
+    assert await world.condition("LiveMigratable") == ("False", "KubeVirtSaysSo")
+    with pytest.raises(Failure, match="cannot move while it runs: disk root is not shared"):
+        await world.say(power.migrate)
+
+
+@pytest.mark.parametrize("decide", [power.restart, power.pause, power.unpause, power.migrate])
+async def test_what_needs_a_running_machine_says_how_to_start_it(decide: Decide) -> None:
+    world = await with_strategy("{runStrategy: Halted}")
+    with pytest.raises(Failure, match="does not run; `corral vm start vm` starts it"):
+        await world.say(decide)
+
+
+async def test_without_kubevirt_every_word_is_answered_by_what_is_missing() -> None:
+    world = PowerWorld(lacking=KUBEVIRT)
+    await world.make(a_wukong())
+    with pytest.raises(Failure, match=r"does not have virtualmachines.kubevirt.io: .* waits for KubeVirt; install it"):
+        await world.say(power.start)
+    with pytest.raises(Failure, match="there is no Wukong lab/other"):
+        await carried_out(world.people(), NAMESPACE, "other", power.start)
+
+
+async def test_a_virt_api_that_does_not_answer_is_named() -> None:
+    world = await with_strategy("{}")
+    people = world.people()
+    world.api.runs = False
+    with pytest.raises(Failure, match="served by KubeVirt's virt-api: does it run"):
+        await carried_out(people, NAMESPACE, "vm", power.pause)
+
+
+async def typed(*keys: bytes) -> AsyncIterator[bytes]:
+    for key in keys:
+        yield key
+        await asyncio.sleep(1)
+
+
+async def test_the_console_carries_keys_and_words_until_a_person_leaves() -> None:
+    heard: list[bytes] = []
+    await joined(EchoConsole(""), typed(b"root\r", b"exit\x1dnever sent", b"nor this"), heard.append)
+    assert b"".join(heard) == b"\r\nvm login: root\rexit"
+
+
+async def test_the_console_of_a_machine_that_does_not_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await with_strategy("{}")
+    heard: list[bytes] = []
+    monkeypatch.setattr(console, "show", heard.append)
+    monkeypatch.setattr(console, "keyboard", lambda _stdin: typed(b"hello", console.LEAVE))
+    await open_console(world.people(), NAMESPACE, "vm")
+    assert b"".join(heard) == b"\r\nvm login: hello"
+
+    await world.say(power.stop)
+    with pytest.raises(Failure, match="does not run: it has no console"):
+        await open_console(world.people(), NAMESPACE, "vm")
