@@ -66,6 +66,16 @@ wait_for_port() {
 # The value of key $2 in file $1; Slurm reads keys in any case, and the last one counts.
 value_of() { sed -n "s/^[[:space:]]*$2[[:space:]]*=[[:space:]]*\\([^[:space:]#]*\\).*/\\1/Ip" "$1" | tail -n 1; }
 
+# Why jobs cannot be confined by the cgroups below folder $1; nothing when they can.
+cgroup_trouble() {
+    kind=$(stat -f -c %T "$1" 2>/dev/null || :)
+    if [ "$kind" != cgroup2fs ]; then
+        echo "$1 is ${kind:-not there}: expected cgroup2fs; boot the node with cgroup v2 alone"
+    elif ! { mkdir "$1/corral-trial" && rmdir "$1/corral-trial"; } 2>/dev/null; then
+        echo "$1 is read-only: let the worker's container be privileged, or its runtime give it a writable cgroup"
+    fi
+}
+
 # What may stand between quotes in JSON: one line, cut to a length before anything is escaped, valid UTF-8.
 json_text() {
     printf '%s' "$*" | tr '\n\t' '  ' | tr -d '\000-\037\177' | head -c 2000 | iconv -c -f UTF-8 -t UTF-8 |

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from corral.kinds.controller.files import CGROUPS
 from corral.slurm.config.keys import VERSIONS, Type, key_table
 from corral.slurm.config.lint import errors, lint
 from corral.testing.slurmroots import Sandbox, slurm_root
@@ -60,6 +61,13 @@ def test_the_daemon_knows_the_keys_of(version: str, file: str, daemon: str, more
     assert re.findall(r"unrecognized key: (\w+)", said) == ["NoSuchKey"], said[-2000:]
     yes_no = set(re.findall(r'"@@" is not a valid option for "(\w+)"', said))
     assert {key for key in keys if keys[key].type is Type.YES_NO} <= yes_no
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_slurmctld_takes_what_confines_jobs_though_it_has_no_cgroups_itself(version: str) -> None:
+    more = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\n"
+    runs, said = told(version, SLURMCTLD, "cgroup.conf", CGROUPS, more)
+    assert runs, said[-2000:]
 
 
 # slurmd ends at the first value that makes no sense, so these do.

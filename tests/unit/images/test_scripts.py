@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -99,3 +100,20 @@ def test_keys_are_told_by_name_and_digest_as_they_are_mounted(shell: Shell, tmp_
     assert json.loads("{" + shell("key_digests") + "}") == told | {
         "slurm.jwks": hashlib.sha256(b"second").hexdigest()[:16]
     }
+
+
+def test_a_folder_that_is_no_cgroup_v2_confines_nobody(shell: Shell, tmp_path: Path) -> None:
+    assert "expected cgroup2fs" in shell('cgroup_trouble "$1"', str(tmp_path))
+    assert "is not there: expected cgroup2fs" in shell('cgroup_trouble "$1"', f"{tmp_path}/nowhere")
+
+
+def cgroup_v2() -> str:
+    """Where this machine has it, if it may be written to."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return next((at for _, at, kind, options, *_ in mounts if kind == "cgroup2" and "rw" in options.split(",")), "")
+
+
+@pytest.mark.skipif(not cgroup_v2() or os.geteuid() != 0, reason="needs root and a writable cgroup v2")
+def test_a_writable_cgroup_v2_does(shell: Shell) -> None:
+    assert shell('cgroup_trouble "$1"', cgroup_v2()) == ""
+    assert not (Path(cgroup_v2()) / "corral-trial").exists()

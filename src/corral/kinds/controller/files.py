@@ -1,7 +1,7 @@
 """The files that slurmctld reads, from the Controller, its NodeSets, its Accounting and what it refers to. Pure.
 
     slurm.conf    ours, then the user's extra lines by the rule of `corral.slurm.config.merge`
-    cgroup.conf   says that there are no cgroups to use, unless a referenced ConfigMap brings the file
+    cgroup.conf   no cgroups, or cgroup v2 where jobs are to be confined, unless a referenced ConfigMap brings the file
     the rest      the keys of the referenced ConfigMaps: files beside slurm.conf, and scripts
 
 The same values give the same bytes. What a daemon would refuse is found here, with its line and reason; such files are
@@ -32,6 +32,9 @@ NODES_MAX = 4096  # of Slurm's MaxNodeCount; lowering it drops nodes, so it does
 RESERVED = frozenset(
     {"slurm.conf", "slurmdbd.conf", DIGEST_FILE, names.SLURM_KEY, names.JWT_KEY, names.SLURM_JWKS, names.JWKS}
 )
+NO_CGROUPS = "CgroupPlugin=disabled\n"
+# Cores are not among it: the workers of a machine know nothing of each other, and all would take the first ones.
+CGROUPS = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainRAMSpace=yes\nConstrainDevices=yes\n"
 CONFIG_DIR = "/etc/slurm"
 KEYS_DIR = "/etc/corral/keys"  # where the Secrets are mounted
 STATE_DIR = "/var/spool/slurmctld"  # a volume, whose own folder may be open to all; the state is in one below it
@@ -78,7 +81,7 @@ def references(controller: Controller) -> tuple[Ref, ...]:
 
 def rendered(sources: Sources) -> Files:
     referenced, problems = _referenced(sources)
-    content = {"cgroup.conf": "CgroupPlugin=disabled\n", **referenced}
+    content = {"cgroup.conf": CGROUPS if sources.controller.spec.confine_jobs else NO_CGROUPS, **referenced}
     version, extra = sources.controller.spec.version, sources.controller.spec.extra_conf
     ours, bad_partitions = _sections(sources, parse(extra).lines)
     problems += bad_partitions
@@ -100,7 +103,7 @@ def _sections(sources: Sources, extra: tuple[Line, ...]) -> tuple[tuple[Section,
     return (
         Section("general", tuple(_general(sources.controller))),
         Section("plugins and parameters", tuple(_plugins(sources.controller))),
-        Section("accounting", tuple(_accounting(sources.accounting))),
+        Section("accounting", tuple(_accounting(sources.accounting, confined=sources.controller.spec.confine_jobs))),
         Section("prolog and epilog", tuple(_scripts(sources))),
         Section("nodes and partitions", tuple(nodes)),
     ), problems
@@ -135,8 +138,9 @@ def _plugins(controller: Controller) -> Iterator[Line]:
     public = f",jwks={KEYS_DIR}/{names.JWKS}" if controller.spec.jwks_key_ref else ""
     yield setting("AuthAltParameters", f"jwt_key={KEYS_DIR}/{names.JWT_KEY}{public}")
     yield setting("SlurmctldParameters", ",".join(("enable_configless", *restarted, "idle_on_node_suspend")))
-    yield setting("ProctrackType", "proctrack/linuxproc")
-    yield setting("TaskPlugin", "task/none")
+    confined = controller.spec.confine_jobs
+    yield setting("ProctrackType", "proctrack/cgroup" if confined else "proctrack/linuxproc")
+    yield setting("TaskPlugin", "task/cgroup" if confined else "task/none")
     yield setting("SelectType", "select/cons_tres")
     yield setting("SelectTypeParameters", "CR_CPU_Memory")
     yield setting("DefMemPerCPU", 100)  # without it every job takes all the memory of its nodes
@@ -146,14 +150,14 @@ def _plugins(controller: Controller) -> Iterator[Line]:
         yield setting("MetricsType", "metrics/openmetrics")
 
 
-def _accounting(accounting: Accounting | None) -> Iterator[Line]:
+def _accounting(accounting: Accounting | None, *, confined: bool) -> Iterator[Line]:
     if accounting is None:
         return
     at = endpoints.slurmdbd(accounting)
     yield setting("AccountingStorageType", "accounting_storage/slurmdbd")
     yield setting("AccountingStorageHost", at.host)
     yield setting("AccountingStoragePort", at.port)
-    yield setting("JobAcctGatherType", "jobacct_gather/linux")
+    yield setting("JobAcctGatherType", "jobacct_gather/cgroup" if confined else "jobacct_gather/linux")
     yield setting("JobAcctGatherFrequency", 10)
 
 

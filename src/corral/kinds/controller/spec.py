@@ -94,6 +94,11 @@ class ControllerSpec(Model, frozen=True, kw_only=True):
     prolog_slurmctld_script_refs: Refs = ()
     epilog_slurmctld_script_refs: Refs = ()
     metrics: Metrics = Metrics()
+    confine_jobs: Annotated[
+        bool,
+        Meta(description="Jobs get no more memory and devices than they asked for. Workers need a writable cgroup v2."),
+        rule("self == oldSelf", "a slurmd of a running worker would not survive it: make another Controller"),
+    ] = False
     identity: Identity = Identity()
     home: Annotated[Home | None, Meta(description="The /home of login nodes and workers; default: none.")] = None
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False

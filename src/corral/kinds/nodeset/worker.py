@@ -119,15 +119,20 @@ def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
 
 
 def _slurmd(controller: Controller, version: str) -> Container:
-    at = endpoints.slurmctld(controller)
+    at, confined = endpoints.slurmctld(controller), controller.spec.confine_jobs
     return Container(
         name=CONTAINER,
         image=names.slurm_image(version),
         command=script("slurmd-run"),
-        env=(EnvVar(name="SLURM_CONF_SERVER", value=f"{at.host}:{at.port}"),),
+        termination_message_policy="FallbackToLogsOnError",  # so that one can say why it ended
+        env=(
+            EnvVar(name="SLURM_CONF_SERVER", value=f"{at.host}:{at.port}"),
+            *((EnvVar(name="SLURM_CONFINE_JOBS", value="yes"),) if confined else ()),
+        ),
         ports=(ContainerPort(name=CONTAINER, container_port=names.SLURMD_PORT, protocol="TCP"),),
         readiness_probe=_probe(version),
-        security_context=SecurityContext(run_as_user=0, run_as_group=0),
+        # Without privileges a container's cgroup is read-only; where yours is not, take them away in spec.slurmd.
+        security_context=SecurityContext(run_as_user=0, run_as_group=0, privileged=True if confined else None),
         volume_mounts=(
             mounted(KEYS, KEYS_FOLDER),
             VolumeMount(name="spool", mount_path="/var/spool/slurmd"),

@@ -113,3 +113,13 @@ def test_what_workers_bring_is_named_to_slurm_which_would_drop_it_otherwise() ->
     lines = rendered(Sources(controller=a_controller(), nodesets=(brings,))).content["slurm.conf"].splitlines()
     assert "GresTypes=gpu,shard" in lines
     assert not any("GresTypes" in file for file in rendered(Sources(controller=a_controller())).content.values())
+
+
+def test_jobs_that_are_to_be_confined_are_tracked_and_limited_by_cgroup_v2() -> None:
+    sources = Sources(controller=a_controller(confine_jobs=True), accounting=an_accounting())
+    files = rendered(sources)
+
+    assert files.errors == ()
+    assert files.content["cgroup.conf"].splitlines()[:2] == ["CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"]
+    for line in ("ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"):
+        assert f"{line}\n" in files.content["slurm.conf"]

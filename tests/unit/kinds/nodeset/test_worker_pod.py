@@ -1,8 +1,10 @@
 """One worker's pod, and the line by which its slurmd registers."""
 
 import pytest
+from msgspec.structs import replace
 
 from corral.kinds import names
+from corral.kinds.controller.spec import ControllerSpec
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.parts import PodTemplate
@@ -51,6 +53,14 @@ def test_the_users_words_about_the_node_win_and_their_features_are_added() -> No
     extra = "Weight=10 features=a100,fast CPUs=8 RealMemory=32000 Gres=gpu:2"
     said = env(pod_of(a_nodeset(extra_conf=extra)))["SLURM_NODE_CONF"]
     assert said == "Feature=gpu,a100,fast Weight=10 CPUs=8 RealMemory=32000 Gres=gpu:2"
+
+
+def test_a_worker_has_privileges_only_where_it_is_to_confine_jobs() -> None:
+    clusters = (replace(a_controller(), spec=ControllerSpec(confine_jobs=confined)) for confined in (False, True))
+    plain, confining = (worker_pod(a_nodeset(), cluster, 0) for cluster in clusters)
+    contexts = [pod.spec.containers[0].security_context for pod in (plain, confining)]
+    assert [context.privileged for context in contexts if context] == [None, True]
+    assert [env(pod).get("SLURM_CONFINE_JOBS") for pod in (plain, confining)] == [None, "yes"]
 
 
 def test_shared_memory_is_half_of_the_workers_and_the_users_own_size_stays() -> None:
