@@ -21,6 +21,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.identity import NOBODY
 from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
+from corral.kinds.telling import trouble
 from corral.kinds.workloads import container_trouble
 from corral.kube.meta import EMPTY, Object, ObjectRef, ref
 from corral.kube.models.apps_v1 import StatefulSet
@@ -86,7 +87,8 @@ def plan(snapshot: Snapshot) -> Plan:
             held |= refs
     made = children(accounting, desired, [child for child in snapshot.children if ref(child) not in held])
     ready = NOTHING if made.actions else _readiness(snapshot)
-    return made + Plan(waits=(*waits, *step.waits)) + ready
+    whole = made + Plan(waits=(*waits, *step.waits)) + ready
+    return trouble(accounting, accounting.status.conditions, whole) + whole
 
 
 def version_step(snapshot: Snapshot) -> versions.Step:

@@ -16,10 +16,27 @@ from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.plan import OWNED, plan, rest_of
 from corral.kinds.controller.rotation import HOLDERS, SLURMDBD
-from corral.kinds.controller.shell import ClientShell, PodShell, apply_config, hold_jobs
-from corral.kinds.controller.snapshot import ApplyConfig, FreshKeys, Holder, HoldJobs, Snapshot, pod_name
+from corral.kinds.controller.shell import (
+    ClientShell,
+    PodShell,
+    apply_config,
+    close_records,
+    hold_jobs,
+    register_anew,
+)
+from corral.kinds.controller.snapshot import (
+    ApplyConfig,
+    CloseRecords,
+    FreshKeys,
+    Holder,
+    HoldJobs,
+    RegisterAnew,
+    Snapshot,
+    pod_name,
+    slurmdbd,
+)
 from corral.kinds.controller.spec import Controller, ControllerStatus
-from corral.kinds.controller.status import slurmdbd, status
+from corral.kinds.controller.status import status
 from corral.kinds.keys import jwt_key_of, slurm_key_of
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.versions import spec_or_version_changed
@@ -56,15 +73,21 @@ class ControllerReconciler:
     def plan(self, snapshot: Snapshot) -> Plan:
         return plan(snapshot)
 
-    async def perform(self, call: ApplyConfig | HoldJobs, snapshot: Snapshot) -> None:
-        """What slurmctld runs afterwards is asked for by the next pass; what it ran before is no longer known."""
+    async def perform(self, call: ApplyConfig | HoldJobs | RegisterAnew | CloseRecords, snapshot: Snapshot) -> None:
+        """What slurmctld says afterwards is asked for by the next pass; what it said before counts no longer."""
         assert self._shell is not None  # noqa: S101 - `use` was called before the first pass
         meta = snapshot.object.metadata
-        if isinstance(call, HoldJobs):
-            await hold_jobs(self._shell, meta.namespace, call)
-            return
-        self._facts.forget_running(Key(meta.namespace, meta.name))
-        await apply_config(self._shell, meta.namespace, call)
+        if not isinstance(call, HoldJobs):
+            self._facts.forget_running(Key(meta.namespace, meta.name))
+        match call:
+            case ApplyConfig():
+                await apply_config(self._shell, meta.namespace, call)
+            case HoldJobs():
+                await hold_jobs(self._shell, meta.namespace, call)
+            case RegisterAnew():
+                await register_anew(self._shell, meta.namespace, call)
+            case CloseRecords():
+                await close_records(self._shell, meta.namespace, call)
 
     def report(self, snapshot: Snapshot, outcome: Outcome) -> ControllerStatus:
         return status(snapshot, outcome)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from corral.engine import NOTHING, Action, Outside, Patch, Plan, Wait, target
+from corral.engine import NOTHING, Action, EmitEvent, Outside, Patch, Plan, Wait, target
 from corral.kinds import versions
 from corral.kinds.controller import objects, rotation
 from corral.kinds.controller.changes import changes, taken_in_place
@@ -43,7 +43,8 @@ def _brought_over(snapshot: Snapshot, pod: Pod, files: Files | None, running: Ru
         what = "; ".join(taken_in_place(found) for found in changes(snapshot, files))
         message = what or "slurmctld runs another configuration; it takes this one in place"
         call = ApplyConfig(pod=pod.metadata.name, digest=files.digest)
-        return Plan(actions=(*_refreshed(pod, files.digest), _told(snapshot, call, "ConfigChanged", message)))
+        done = _done(snapshot, "Reconfigured", f"slurmctld runs configuration {files.digest}: {message}")
+        return Plan(actions=(*_refreshed(pod, files.digest), _told(snapshot, call, "ConfigChanged", message), done))
     due = rotation.due(snapshot)
     for_tokens = {file: digest for file, digest in due.items() if file != rotation.slurm_file(snapshot)}
     if for_tokens:
@@ -66,7 +67,9 @@ def _reloaded(snapshot: Snapshot, pod: Pod, keys: Mapping[str, str]) -> Plan:
     message = f"its keys have changed ({', '.join(sorted(keys))})" if keys else "a daemon has missed the last keys"
     call = ApplyConfig(pod=pod.metadata.name, keys=keys)
     renewed = rotation.renewed(pod, rotation.mark_of_all(snapshot))
-    return Plan(actions=(*renewed, _told(snapshot, call, "KeysChanged", message)))
+    told = _told(snapshot, call, "KeysChanged", message)
+    done = _done(snapshot, "KeysLoaded", f"the daemons have loaded their keys: {message}")
+    return Plan(actions=(*renewed, told, done))
 
 
 def _told(snapshot: Snapshot, call: ApplyConfig, reason: str, message: str) -> Outside:
@@ -74,6 +77,11 @@ def _told(snapshot: Snapshot, call: ApplyConfig, reason: str, message: str) -> O
     return Outside(
         system=f"Slurm {meta.namespace}/{meta.name}", subject=subject, call=call, reason=reason, message=message
     )
+
+
+def _done(snapshot: Snapshot, reason: str, message: str) -> EmitEvent:
+    """After the step that it tells of: what fails ends the attempt, and this is not told."""
+    return EmitEvent(regarding=target(snapshot.object), reason=reason, message=message, action="Deliver")
 
 
 def _refreshed(pod: Pod, digest: str) -> Iterable[Action]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from corral.engine import Key
-from corral.kinds.controller import rotation
+from corral.kinds.controller import recovery, rotation
 from corral.kinds.controller.changes import Rest
 from corral.kinds.controller.files import DIGEST_FILE
 from corral.kinds.controller.objects import COMPONENT
@@ -96,6 +96,8 @@ def _still_holds(running: Running, seen: Snapshot) -> bool:
     delivered = current(seen).get(DIGEST_FILE, "")
     confirmed = running.digest == delivered and not running.slurmd.no and not running.slurmd.unknown
     if not running.up or not confirmed or not _is_fresh(running.as_of, seen.now):
+        return False
+    if running.revival and recovery.is_unfinished(running.revival, seen.now, running.as_of):
         return False
     return not rotation.due(msgspec.structs.replace(seen, running=running))
 

@@ -1,6 +1,7 @@
 """Decide what to do about one Controller: its objects, and the delivery of its configuration to the running slurmctld.
 
-A frozen Snapshot goes in, a Plan comes out. The order of steps: services, keys, files, stateful set, monitor, delivery.
+A frozen Snapshot goes in, a Plan comes out. The order of steps: services, keys, files, stateful set, monitor, delivery,
+and what is left to mend after slurmctld was killed.
 
     what is referred to and missing     is waited for, by name; everything that does not need it is done
     a configuration that is wrong       is not delivered; the last good one stays, and the reason names the line
@@ -18,7 +19,7 @@ import msgspec
 
 from corral.engine import NOTHING, Once, Plan, Wait, children
 from corral.kinds import keys, names, versions
-from corral.kinds.controller import objects, people, rotation
+from corral.kinds.controller import objects, people, recovery, rotation
 from corral.kinds.controller.changes import (
     ASK_JOBS_AGAIN_S,
     Rest,
@@ -33,6 +34,7 @@ from corral.kinds.controller.files import Files, Sources, references, rendered
 from corral.kinds.controller.monitor import ServiceMonitor, is_monitored, service_monitor
 from corral.kinds.controller.snapshot import Snapshot, current
 from corral.kinds.overrides import BadOverride
+from corral.kinds.telling import trouble
 from corral.kube.meta import Object, ObjectRef
 from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import ConfigMap, Secret, Service
@@ -44,7 +46,8 @@ def plan(snapshot: Snapshot) -> Plan:
     controller = snapshot.object
     if controller.metadata.deletion_timestamp is not None or controller.spec.suspend:
         return NOTHING
-    return people.plan(controller, snapshot.people, snapshot.pod) + _cluster(snapshot)
+    whole = people.plan(controller, snapshot.people, snapshot.pod) + _cluster(snapshot)
+    return trouble(controller, controller.status.conditions, whole) + whole
 
 
 def _cluster(snapshot: Snapshot) -> Plan:
@@ -68,7 +71,8 @@ def _cluster(snapshot: Snapshot) -> Plan:
         return _stalled("ConfigTooLarge", str(error))
     delivered = delivery(snapshot, files, restart) if files is not None or current(snapshot) else NOTHING
     told = announced(snapshot, files) + last_moment(snapshot, rest)
-    return keys_needed + config_needed + told + made + rotation.plan(snapshot) + delivered + turn
+    recovered = recovery.plan(snapshot)
+    return keys_needed + config_needed + told + made + rotation.plan(snapshot) + delivered + recovered + turn
 
 
 def rest_of(snapshot: Snapshot) -> Rest | None:

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from corral.engine import NOTHING, Action, Once, Patch, Plan, Wait, is_controlled_by, target
+from corral.engine import NOTHING, Action, EmitEvent, Once, Patch, Plan, Wait, is_controlled_by, target
 from corral.kinds import keys, names
 from corral.kinds.controller import keyset, objects
 from corral.kinds.controller.keyset import KeySet, Stage
@@ -73,7 +73,27 @@ def plan(snapshot: Snapshot) -> Plan:
         return Plan(waits=(Wait(reason="RotationRefused", message=why, stalled=True),))
     waits = tuple(_waits(snapshot))
     again_s = LOOK_AGAIN_S if waits or due(snapshot) else None  # daemons tell nobody when they have read their files
-    return Plan(actions=tuple(_renewals(snapshot))[:PATCHED_MAX], waits=waits, again_after_s=again_s)
+    told = tuple(_steps_taken(snapshot))
+    return Plan(actions=(*told, *tuple(_renewals(snapshot))[:PATCHED_MAX]), waits=waits, again_after_s=again_s)
+
+
+def _steps_taken(snapshot: Snapshot) -> Iterable[EmitEvent]:
+    """Each step once: the Secret, or the status, has it from then on."""
+    present, done = slurm_keys(snapshot), snapshot.object.status.keys
+    if present is not None:
+        after = next_slurm_keys(snapshot)
+        if after != present:
+            told = _TOLD[after.stage] if after.stage is not Stage.SETTLED else "the old key is retired"
+            yield _told(snapshot, f"rotation {after.newest} of the slurm key: {told}")
+        elif present.newest > done.slurm and has_settled(snapshot, present):
+            yield _told(snapshot, f"rotation {present.newest} of the slurm key is complete: every daemon has it")
+    if _is_behind(snapshot):
+        number = snapshot.object.spec.key_rotation.jwt
+        yield _told(snapshot, f"rotation {number} of the JWT key: it is replaced, and Tokens are signed anew")
+
+
+def _told(snapshot: Snapshot, message: str) -> EmitEvent:
+    return EmitEvent(regarding=target(snapshot.object), reason="KeyRotated", message=message, action="Rotate")
 
 
 def is_under_way(snapshot: Snapshot) -> bool:

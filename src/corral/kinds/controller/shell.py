@@ -3,15 +3,26 @@
 No agent and no sidecar: the operator runs them when it needs to know, or when there is something to deliver.
 """
 
+import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
 
 import msgspec
 
 from corral.engine import OutsideFailed
 from corral.kinds.controller.objects import COMPONENT
-from corral.kinds.controller.snapshot import ApplyConfig, HoldJobs, Jobs, KeyFact, Running, Taken
+from corral.kinds.controller.snapshot import (
+    ApplyConfig,
+    CloseRecords,
+    HoldJobs,
+    Jobs,
+    KeyFact,
+    RegisterAnew,
+    Revival,
+    Running,
+    Taken,
+)
 from corral.kube.client import Client
 from corral.kube.errors import KubeError
 from corral.kube.meta import EMPTY
@@ -20,12 +31,18 @@ STATE = "/usr/libexec/corral/slurmctld-state"
 APPLY = "/usr/libexec/corral/slurmctld-apply"
 JOBS = "/usr/libexec/corral/slurmctld-jobs"
 KEYS = "/usr/libexec/corral/keys-state"
+RECORDS = "/usr/libexec/corral/slurmctld-records"
+REGISTER = "/usr/libexec/corral/slurmd-register"
 STATE_S_MAX = 20.0
 MOUNTED_WITHIN_S = 20  # what slurmctld-apply waits for kubelet
 APPLY_S_MAX = 100.0
 REFUSED_RETRY_S = 300.0
 LATE_RETRY_S = 1.0
 JOBS_RETRY_S = 5.0
+RECORDS_S_MAX = 60.0
+RECOVERY_RETRY_S = 10.0
+REGISTERING_AT_ONCE_MAX = 16
+SLURMD = "slurmd"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -57,6 +74,15 @@ class ClientShell:
         return Answer(result.exit_code, result.stdout, result.stderr)
 
 
+class _Revival(msgspec.Struct, frozen=True):
+    """Ages in seconds, by the pod's own clock."""
+
+    at: float
+    loaded: float
+    holding: Mapping[str, float] = EMPTY
+    lost: tuple[str, ...] | None = None
+
+
 class _State(msgspec.Struct, frozen=True):
     digest: str
     version: str
@@ -64,6 +90,7 @@ class _State(msgspec.Struct, frozen=True):
     keys: Mapping[str, str] = EMPTY
     since: int = 0
     slurmd: Taken = Taken()
+    revival: _Revival | None = None
 
 
 class _Keys(msgspec.Struct, frozen=True):
@@ -100,6 +127,16 @@ async def ask_state(shell: PodShell, namespace: str, pod: str, now: datetime) ->
         keys=said.keys,
         keys_since=since,
         slurmd=said.slurmd,
+        revival=_revival(said.revival, now) if said.revival else None,
+    )
+
+
+def _revival(said: _Revival, now: datetime) -> Revival:
+    return Revival(
+        at=now - timedelta(seconds=said.at),
+        loaded=now - timedelta(seconds=said.loaded),
+        holding={node: now - timedelta(seconds=age) for node, age in said.holding.items()},
+        lost=said.lost,
     )
 
 
@@ -150,6 +187,31 @@ async def apply_config(shell: PodShell, namespace: str, call: ApplyConfig) -> No
     if said.result == "late":
         message = f"the files are not in the pod yet: {said.message}"
         raise OutsideFailed("ConfigLate", message, retry_after_s=LATE_RETRY_S)
+
+
+async def register_anew(shell: PodShell, namespace: str, call: RegisterAnew) -> None:
+    """Return when slurmctld has heard all of them; raise OutsideFailed for the first that it has not."""
+    at_once = asyncio.Semaphore(REGISTERING_AT_ONCE_MAX)
+
+    async def told(pod: str) -> str:
+        async with at_once:
+            try:
+                answer = await shell.run(namespace, pod, (REGISTER,), run_s_max=STATE_S_MAX, container=SLURMD)
+            except KubeError as error:
+                return f"pod {namespace}/{pod}: {error}"
+        return "" if answer.exit_code == 0 else _unheard(namespace, pod, REGISTER, answer)
+
+    unheard = [why for why in await asyncio.gather(*map(told, call.pods)) if why]
+    if unheard:
+        message = f"{len(unheard)} of {len(call.pods)} workers did not register anew: {unheard[0]}"
+        raise OutsideFailed("WorkersUnheard", message, retry_after_s=RECOVERY_RETRY_S)
+
+
+async def close_records(shell: PodShell, namespace: str, call: CloseRecords) -> None:
+    answer = await shell.run(namespace, call.pod, (RECORDS, "close"), run_s_max=RECORDS_S_MAX)
+    if answer.exit_code != 0:
+        message = _unheard(namespace, call.pod, RECORDS, answer)
+        raise OutsideFailed("RecordsUnclosed", message, retry_after_s=RECOVERY_RETRY_S)
 
 
 def _unheard(namespace: str, pod: str, program: str, answer: Answer) -> str:

@@ -9,7 +9,7 @@ from corral.engine import is_controlled_by
 from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.people import Seen
-from corral.kinds.controller.spec import Controller
+from corral.kinds.controller.spec import Controller, DaemonsStatus
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.meta import EMPTY, Object
 from corral.kube.models.core_v1 import ConfigMap, Pod, Secret
@@ -35,10 +35,25 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     unknown_names: tuple[str, ...] = ()
 
 
+class Revival(msgspec.Struct, frozen=True, kw_only=True):
+    """slurmctld came back on a state that was there, which may lack its last seconds.
+
+    `at`: when it did. `loaded`: when the running process read the state; a reconfigure starts another one.
+    `holding`: nodes with jobs from before it, by when their slurmd started: that is when it registered.
+    `lost`: jobs that slurmdbd has begun records of and slurmctld does not know; None: slurmdbd did not say.
+    """
+
+    at: datetime
+    loaded: datetime
+    holding: Mapping[str, datetime] = EMPTY
+    lost: tuple[str, ...] | None = None
+
+
 class Running(msgspec.Struct, frozen=True, kw_only=True):
     """What slurmctld said of itself. `digest` is empty when it has not taken any configuration yet.
 
     `keys`: the digests of the key files it has loaded, by name. `keys_since`: when it did.
+    `revival`: None when it began with an empty state.
     """
 
     digest: str
@@ -48,6 +63,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[str, str] = EMPTY
     keys_since: datetime | None = None
     slurmd: Taken = Taken()
+    revival: Revival | None = None
 
 
 class KeyFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +128,18 @@ class HoldJobs(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
 
 
+class RegisterAnew(msgspec.Struct, frozen=True, kw_only=True):
+    """Make the slurmd of these pods tell slurmctld which jobs they have."""
+
+    pods: tuple[str, ...]
+
+
+class CloseRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """End, in slurmdbd, the records of jobs that slurmctld does not know."""
+
+    pod: str
+
+
 def pod_name(controller: Controller) -> str:
     return f"{names.controller_name(controller.metadata.name)}-0"
 
@@ -120,6 +148,15 @@ def is_ready(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is None and any(
         condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions
     )
+
+
+def slurmdbd(accounting: Accounting) -> DaemonsStatus:
+    """Whether it runs as desired, as its Accounting says."""
+    status = accounting.status
+    ready = next((c.status for c in status.conditions if c.type == "Ready"), "Unknown")
+    if status.observed_generation != accounting.metadata.generation or ready == "Unknown":
+        return DaemonsStatus(unknown=1)
+    return DaemonsStatus(yes=1) if ready == "True" else DaemonsStatus(no=1)
 
 
 def own_config_maps(snapshot: Snapshot) -> tuple[ConfigMap, ...]:

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 import msgspec
 
 from corral.engine import SUSPENDED, Outcome, Outside, conditions, verdict
-from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller import rotation
 from corral.kinds.controller.changes import held_back, rest_needed
 from corral.kinds.controller.files import Files
 from corral.kinds.controller.plan import configuration, in_turn
-from corral.kinds.controller.snapshot import Running, Snapshot, some
+from corral.kinds.controller.snapshot import Running, Snapshot, slurmdbd, some
 from corral.kinds.controller.spec import ControllerStatus, DaemonsStatus, KeysStatus
 from corral.kube.meta import Condition
 
@@ -65,14 +64,6 @@ def daemons(snapshot: Snapshot, files: Files) -> Mapping[str, DaemonsStatus]:
     if snapshot.accounting is not None:
         found["slurmdbd"] = slurmdbd(snapshot.accounting)
     return found
-
-
-def slurmdbd(accounting: Accounting) -> DaemonsStatus:
-    status = accounting.status
-    ready = next((c.status for c in status.conditions if c.type == "Ready"), "Unknown")
-    if status.observed_generation != accounting.metadata.generation or ready == "Unknown":
-        return DaemonsStatus(unknown=1)
-    return DaemonsStatus(yes=1) if ready == "True" else DaemonsStatus(no=1)
 
 
 def _keys(snapshot: Snapshot) -> KeysStatus:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from corral.kinds import names
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.controller import controller
 from corral.kinds.controller.monitor import ServiceMonitor
-from corral.kinds.controller.shell import APPLY, STATE, Answer
+from corral.kinds.controller.shell import APPLY, REGISTER, STATE, Answer
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.errors import Subject, Unreachable
@@ -26,6 +27,9 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 LABELS = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/managed-by": "corral"}
 
 
+STATE_WITH_GHOSTS = {"at": 30, "loaded": 30, "holding": {"worker-0": 3600}, "lost": []}
+
+
 class ScriptedSlurmctld:
     """Stands in for slurmctld in its pod: runs what was applied last, and refuses when it is told to."""
 
@@ -33,6 +37,7 @@ class ScriptedSlurmctld:
         self.digest = ""
         self.refuses = ""
         self.is_gone = False
+        self.revival: dict[str, object] | None = None
         self.asked: list[str] = []
 
     async def run(
@@ -42,7 +47,11 @@ class ScriptedSlurmctld:
         if self.is_gone:
             raise Unreachable(Subject("exec", "pods", namespace, pod), "no route")
         if command[0] == STATE:
-            return said(digest=self.digest, version="26.05.5", up=True)
+            return said(digest=self.digest, version="26.05.5", up=True, revival=self.revival)
+        if command[0] == REGISTER:
+            assert (pod, container, self.revival) == ("worker-0", "slurmd", STATE_WITH_GHOSTS)
+            self.revival = {**STATE_WITH_GHOSTS, "holding": {"worker-0": 1}}
+            return said()
         assert command[0] == APPLY
         if self.refuses:
             return said(result="refused", digest=self.digest, message=self.refuses)
@@ -78,6 +87,18 @@ class World:
                 "metadata": {"name": "demo-controller-0", "labels": LABELS},
                 "spec": {"containers": [{"name": "slurmctld", "image": "corral/slurm:26.05"}]},
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            }
+        )
+
+    def start_worker(self) -> None:
+        labels = {**names.labels("slurmd", "demo", cluster="demo"), "app.kubernetes.io/managed-by": "corral"}
+        self.server.add(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "worker-0", "labels": labels},
+                "spec": {"containers": [{"name": "slurmd", "image": "corral/slurm:26.05"}]},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
             }
         )
 
@@ -207,3 +228,22 @@ async def test_metrics_are_monitored_as_soon_as_the_cluster_knows_how() -> None:
         found = world.server.get(ServiceMonitor, "demo-controller", "default")
         assert found is not None
         assert {one["path"] for one in found["spec"]["endpoints"]} >= {"/metrics/jobs", "/metrics/nodes"}
+
+
+async def test_a_slurmctld_that_came_back_hears_its_workers_again_and_is_then_left_in_peace() -> None:
+    world = World()
+    world.slurmctld.revival = STATE_WITH_GHOSTS | {"at": 1, "loaded": 1}
+    world.add("Controller", "demo")
+    world.operator.start()
+    world.start_worker()
+    await asyncio.sleep(2)
+    world.start_pod()
+    await asyncio.sleep(10)
+    assert world.slurmctld.asked == ["state"]
+
+    world.slurmctld.revival = STATE_WITH_GHOSTS  # what it says later on
+    await asyncio.sleep(600)
+    await world.operator.stop()
+
+    assert world.slurmctld.asked == ["state", "state", "register", "state"]
+    assert world.condition("Ready") == ("True", "AsDesired")

@@ -53,6 +53,14 @@ def steps(decided: Plan) -> list[str]:
     ]
 
 
+def told(decided: Plan) -> list[tuple[str, str]]:
+    return [(action.type, action.reason) for action in decided.actions if isinstance(action, EmitEvent)]
+
+
+def delivery_of(decided: Plan) -> Outside:
+    return next(action for action in decided.actions if isinstance(action, Outside))
+
+
 def reasons(decided: Plan) -> list[str]:
     return [wait.reason for wait in decided.waits]
 
@@ -118,9 +126,12 @@ def test_a_reference_that_goes_takes_nothing_away() -> None:
 
 
 def test_a_wrong_configuration_is_not_delivered_and_the_last_good_one_stays() -> None:
-    decided = plan(changed(settled(), extra_conf="MinJobAg=2"))
+    wrong = changed(settled(), extra_conf="MinJobAg=2")
+    decided = plan(wrong)
 
-    assert decided.actions == ()
+    assert (steps(decided), told(decided)) == (["EmitEvent"], [("Warning", "ConfigInvalid")])
+    said = msgspec.structs.replace(wrong.object, status=status(wrong, Outcome(plan=decided)))
+    assert told(plan(msgspec.structs.replace(wrong, object=said))) == []
     assert [(wait.reason, wait.stalled) for wait in decided.waits] == [("ConfigInvalid", True)]
     assert "spec.extraConf: line 1: MinJobAg is no key" in decided.waits[0].message
     assert "the last good configuration stays" in decided.waits[0].message
@@ -136,10 +147,10 @@ def test_a_wrong_first_configuration_starts_nothing() -> None:
 def test_a_changed_configuration_is_delivered_in_place() -> None:
     decided = plan(changed(settled(), extra_conf="MinJobAge=2"))
 
-    assert steps(decided) == ["ConfigMap/demo-config", "Patch", "Outside"]
-    delivery = decided.actions[-1]
-    assert isinstance(delivery, Outside)
+    assert steps(decided) == ["ConfigMap/demo-config", "Patch", "Outside", "EmitEvent"]
+    delivery = delivery_of(decided)
     assert isinstance(delivery.call, ApplyConfig)
+    assert told(decided) == [("Normal", "Reconfigured")]
     assert delivery.call.pod == "demo-controller-0"
     assert "in effect after a reconfigure; jobs go on" in delivery.message
     patch = decided.actions[1]
@@ -149,9 +160,8 @@ def test_a_changed_configuration_is_delivered_in_place() -> None:
 
 def test_a_partition_that_goes_is_told_with_what_it_costs() -> None:
     before = settled(nodesets=(a_nodeset("gpu", partition=True),))
-    delivery = plan(msgspec.structs.replace(before, nodesets=())).actions[-1]
+    delivery = delivery_of(plan(msgspec.structs.replace(before, nodesets=())))
 
-    assert isinstance(delivery, Outside)
     assert delivery.message.endswith("jobs of a partition that is no longer defined are cancelled")
 
 
@@ -198,7 +208,7 @@ def test_after_the_restart_all_is_done_and_later_changes_do_not_restart_again() 
 
     assert plan(done) == Plan()
     later = plan(changed(done, extra_conf="CommunicationParameters=EnableIPv6\nMinJobAge=2"))
-    assert steps(later) == ["ConfigMap/demo-config", "Patch", "Outside"]
+    assert steps(later) == ["ConfigMap/demo-config", "Patch", "Outside", "EmitEvent"]
 
 
 DRAINING = "SelectType=select/linear"
@@ -252,7 +262,7 @@ def test_a_partition_that_goes_waits_for_its_own_jobs_and_needs_no_restart() -> 
     gone = in_use(msgspec.structs.replace(before, nodesets=()), Jobs(count=0))
     decided = plan(gone)
 
-    assert steps(decided) == ["Outside", "ConfigMap/demo-config", "Patch", "Outside"]
+    assert steps(decided) == ["Outside", "ConfigMap/demo-config", "Patch", "Outside", "EmitEvent"]
     assert rest_of(gone) == Rest(
         ("gpu",), ("PartitionName=gpu (jobs of a partition that is no longer defined are cancelled)",)
     )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.engine import Apply, Create, Outside, Patch, Plan
+from corral.engine import Apply, Create, EmitEvent, Outside, Patch, Plan
 from corral.engine.reconciler import Outcome
 from corral.kinds.accounting.spec import Accounting, AccountingSpec
 from corral.kinds.controller import keyset, rotation
@@ -84,6 +84,10 @@ def calls(decided: Plan) -> list[Mapping[str, str]]:
     return [call.keys for call in found if isinstance(call, ApplyConfig)]
 
 
+def events(decided: Plan) -> list[str]:
+    return [one.message for one in decided.actions if isinstance(one, EmitEvent)]
+
+
 def waits(decided: Plan) -> str:
     return " ".join(wait.message for wait in decided.waits)
 
@@ -95,14 +99,22 @@ def test_without_a_rotation_nobody_is_asked_and_nothing_is_done() -> None:
 
 def test_each_set_is_written_only_when_every_daemon_has_loaded_the_one_before() -> None:
     seen = [stage(now := asked_for(a_cluster(), slurm=1))]
+    told = []
     for _step in range(3):
+        told += events(plan(now))
         now = carried_out(now, plan(now))
         assert plan(now).actions != ()
         assert not [one for one in plan(now).actions if isinstance(one, Apply | Create)]
         now = all_loaded(now)
         seen.append(stage(now))
     assert seen == [Stage.SETTLED, Stage.INTRODUCED, Stage.SIGNING, Stage.SETTLED]
-    assert plan(now) == Plan()
+    assert plan(now).is_empty
+    assert [text.partition(": ")[2] for text in told + events(plan(now)) if "slurm key" in text] == [
+        "the new key is known, the old one still signs",
+        "the new key signs, the old one is still valid",
+        "the old key is retired",
+        "every daemon has it",
+    ]
     assert status(now, Outcome(plan=plan(now))).keys.slurm == 1
 
 

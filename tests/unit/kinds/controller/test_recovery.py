@@ -1,0 +1,109 @@
+"""After slurmctld was killed: who is told to register, when, and which records are closed."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from corral.engine import EmitEvent, Outside, Plan
+from corral.kinds.accounting.spec import Accounting, AccountingStatus
+from corral.kinds.controller import recovery
+from corral.kinds.controller.snapshot import CloseRecords, Holder, RegisterAnew, Revival, Snapshot
+from corral.kube.meta import Condition
+from corral.kube.models.core_v1 import Container, Pod, PodCondition, PodSpec, PodStatus
+from tests.unit.kinds.controller.builders import NOW, a_snapshot, meta, running
+
+
+def ago(seconds: float) -> Any:
+    return NOW - timedelta(seconds=seconds)
+
+
+def a_worker(name: str, *, ready: bool = True) -> Holder:
+    condition = PodCondition(type="Ready", status="True" if ready else "False")
+    spec = PodSpec(containers=(Container(name="slurmd"),))
+    return Holder(pod=Pod(metadata=meta(name), spec=spec, status=PodStatus(conditions=(condition,))), daemon="slurmd")
+
+
+def an_accounting(*, ready: bool = True) -> Accounting:
+    said = Condition(type="Ready", status="True" if ready else "False", reason="AsDesired")
+    status = AccountingStatus(observed_generation=1, conditions=(said,))
+    return Accounting(metadata=meta("acct", generation=1), status=status)
+
+
+def revived(came_back_s: float, *, loaded_s: float | None = None, **more: Any) -> Snapshot:
+    """slurmctld came back so long ago; three workers are up."""
+    given = {"lost": (), **more}
+    revival = Revival(at=ago(came_back_s), loaded=ago(came_back_s if loaded_s is None else loaded_s), **given)
+    workers = tuple(a_worker(f"worker-{number}") for number in range(3))
+    said = msgspec.structs.replace(running("d"), revival=revival)
+    return a_snapshot(running=said, holders=workers, accounting=an_accounting())
+
+
+def calls(plan: Plan) -> list[object]:
+    return [action.call for action in plan.actions if isinstance(action, Outside)]
+
+
+def test_a_slurmctld_that_never_ran_before_has_forgotten_nothing() -> None:
+    assert recovery.plan(a_snapshot(running=running("d"))) == Plan()
+    assert recovery.plan(a_snapshot()) == Plan()
+
+
+def test_workers_are_told_to_register_only_once_slurmctld_believes_them() -> None:
+    early = recovery.plan(revived(10, holding={"worker-1": ago(500)}))
+    assert (early.actions, early.again_after_s) == ((), 15.0)
+    assert calls(recovery.plan(revived(26, holding={"worker-1": ago(500)}))) == [RegisterAnew(pods=("worker-1",))]
+
+
+def test_a_registration_just_after_the_start_does_not_count_and_a_later_one_does() -> None:
+    soon, later = {"worker-0": ago(38)}, {"worker-0": ago(10)}
+    assert calls(recovery.plan(revived(40, holding=soon))) == [RegisterAnew(pods=("worker-0",))]
+    assert calls(recovery.plan(revived(40, holding=later))) == []
+
+
+def test_a_reconfigure_makes_slurmctld_forget_since_when_it_knows_its_jobs() -> None:
+    later = recovery.plan(revived(40, loaded_s=5, holding={"worker-0": ago(500)}))
+    assert (later.actions, later.again_after_s) == ((), 20.0)
+
+
+def test_a_worker_that_registers_by_itself_by_now_is_left_in_peace() -> None:
+    assert recovery.plan(revived(601, holding={"worker-0": ago(5000)})) == Plan()
+
+
+def test_who_is_no_ready_worker_of_ours_is_not_told() -> None:
+    seen = revived(60, holding={"elsewhere-0": ago(500), "worker-9": ago(500)})
+    seen = msgspec.structs.replace(seen, holders=(*seen.holders, a_worker("worker-9", ready=False)))
+    assert calls(recovery.plan(seen)) == []
+
+
+def test_records_of_lost_jobs_are_closed_and_people_are_told_which() -> None:
+    plan = recovery.plan(revived(26, lost=("17", "18")))
+    assert calls(plan) == [CloseRecords(pod="demo-controller-0")]
+    told = [action for action in plan.actions if isinstance(action, EmitEvent)]
+    assert [one.reason for one in told] == ["RecordsClosed"]
+    assert "jobs 17, 18" in told[0].message
+
+
+def test_while_slurmdbd_does_not_say_it_is_asked_again_if_it_is_up() -> None:
+    unsaid = revived(26, lost=None)
+    assert recovery.plan(unsaid) == Plan(again_after_s=recovery.ASK_AGAIN_S)
+    for accounting in (None, an_accounting(ready=False)):
+        assert recovery.plan(msgspec.structs.replace(unsaid, accounting=accounting)) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("said", "as_of_s", "unfinished"),
+    [
+        ({"lost": ()}, 1, False),
+        ({"lost": ()}, 10, True),  # asked before slurmctld would believe a slurmd
+        ({"lost": ("17",)}, 1, True),
+        ({"lost": None}, 1, True),
+        ({"lost": (), "holding": {"worker-0": ago(500)}}, 1, True),
+        ({"lost": (), "holding": {"worker-0": ago(3)}}, 1, False),
+    ],
+)
+def test_an_answer_counts_until_something_is_left_to_mend(
+    said: dict[str, Any], as_of_s: float, unfinished: bool
+) -> None:
+    revival = Revival(at=ago(30), loaded=ago(30), **said)
+    assert recovery.is_unfinished(revival, NOW, ago(as_of_s)) is unfinished
