@@ -5,6 +5,8 @@ import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 from images.build import bill_path, pack
 from images.recipes import Recipe
 from tests.unit.images.conftest import make_root
+
+CHECKOUT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -39,6 +43,34 @@ def test_the_same_files_made_elsewhere_and_later_give_the_same_bytes(recipe: Rec
     pack(first, recipe, tmp_path / "first.tar")
     pack(second, recipe, tmp_path / "second.tar")
     assert (tmp_path / "first.tar").read_bytes() == (tmp_path / "second.tar").read_bytes()
+
+
+PACKED_ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from images.build import pack
+from images.recipes import mariadb, slurm
+from tests.unit.images.conftest import make_root
+root = make_root(Path(sys.argv[1]) / "root")
+os.umask(int(sys.argv[2], 8))
+for recipe in (slurm("24.11"), slurm("26.05"), mariadb("11.8")):
+    pack(root, recipe, Path(sys.argv[1]) / f"{recipe.file_name}.tar")
+"""
+
+
+def test_two_people_get_the_same_images_and_bills_to_the_byte(tmp_path: Path) -> None:
+    """Other order of sets, time zone, language and mask of new files; the same Debian packages."""
+    made = []
+    for number, (zone, language) in enumerate([("UTC", "C.UTF-8"), ("Pacific/Chatham", "de_DE.UTF-8")]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        settings = {**os.environ, "PYTHONHASHSEED": str(number), "TZ": zone, "LC_ALL": language}
+        command = [sys.executable, "-c", PACKED_ELSEWHERE, str(folder), ("022", "077")[number]]
+        subprocess.run(command, check=True, env=settings, cwd=CHECKOUT)
+        files = (path for path in folder.iterdir() if path.is_file())
+        made.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    assert made[0] == made[1]
+    assert len(made[0]) == 6
 
 
 def test_keys_logs_caches_and_the_hosts_name_stay_out(layer: tarfile.TarFile) -> None:
