@@ -4,7 +4,8 @@ What is taken out, each by its own rule:
 
     known values    every value of every Secret, as it is, as JSON and URLs write it, in hex, in base64 at any offset
     parts of them   of a value with several lines: the lines of a key, and what a Pass= or Token= in it is set to
-    known shapes    JWTs, PEM blocks of private keys, `Pass...=` and the like wherever they stand, whoever wrote them
+    known shapes    JWTs, PEM blocks of private keys, `Pass...=` and the like wherever they stand, whoever wrote them;
+                    passwords in URLs, in headers, in options, and in environments of containers
 
 Values shorter than SECRET_LENGTH_MIN are not looked for by themselves: they would be found in ordinary words. After
 `redactor(values)(text)` no needle of `needles(values)` is in the text, whatever the text was.
@@ -21,13 +22,26 @@ OPAQUE_LINE_LENGTH_MIN = 16
 MARK = "[redacted]"
 OTHER_MARKS = ("(***)", "<<>>", "\u2588\u2588\u2588")
 
-_SENSITIVE = r"[\w.-]*(?:pass|passwd|password|secret|token|private|credential|api[_-]?key)[\w.-]*"
-# Key=value anywhere; "key": value in JSON; key: value only where YAML has its keys, since logs are full of colons.
-_ASSIGNED = re.compile(
-    rf"(?im)(?P<key>\b{_SENSITIVE}[ \t]*=[ \t]*[\"']?"
-    rf"|[\"']{_SENSITIVE}[\"'][ \t]*:[ \t]*[\"']?"
-    rf"|^[ \t-]*{_SENSITIVE}:[ \t]+[\"']?)(?P<value>[^\s\"',;}}]+)"
+_WORDS = r"(?:pass|secret|token|private|credential|api[_-]?key)"
+_SENSITIVE = rf"[\w.-]{{0,64}}{_WORDS}[\w.-]{{0,64}}"  # bounded: a report may hold lines without an end
+_NAMED = re.compile(rf"(?i){_WORDS}")
+# Key=value anywhere; "key": value in JSON, which may itself be quoted; key: value only where YAML has its keys, since
+# logs are full of colons; --password value; and what a container's environment has: a name, and below it a value.
+_KEY = (
+    rf"(?:\b{_SENSITIVE}[ \t]*=[ \t]*"
+    rf"|\\*[\"']{_SENSITIVE}\\*[\"'][ \t]*:[ \t]*"
+    rf"|^[ \t-]*{_SENSITIVE}:[ \t]+"
+    rf"|(?<!\S)--{_SENSITIVE}[ \t]+"
+    rf"|^[ \t-]*name:[ \t]+[\"']?{_SENSITIVE}[\"']?\n[ \t]+value:[ \t]+)"
 )
+_QUOTED = re.compile(rf"(?im)(?P<key>{_KEY}\\*[\"'])(?P<value>[^\"'\n\\]+)")
+_BARE = re.compile(rf"(?im)(?P<key>{_KEY})(?P<value>[^\s\"',;}}\\]+)")
+_BLOCK = re.compile(
+    rf"(?im)^(?P<key>(?P<indent>[ \t]*){_SENSITIVE}:[ \t]+[|>][-+0-9]*)\n(?:(?:(?P=indent)[ \t]+\S.*)?(?:\n|\Z))+"
+)
+_IN_URL = re.compile(r"(?P<key>\w://[^/\s:@\"']*:)(?P<value>[^@/\s\"']+)(?=@)")
+_HEADER = re.compile(r"(?i)(?P<key>\b(?:bearer|basic)[ \t]+)(?P<value>[\w.~+/-]{16,}=*)")
+_PEOPLE = re.compile(r"(?i)[ \t]*passwd:")  # names and numbers of people; no password is in it
 # Where a secret is, not what it is: secretName, passwordKeyRef, tokenFile, ...
 _PLACE = re.compile(
     r"(?i)(?:name|names|ref|refs|file|path|type|plugin|id|script|generate)[\"']?[ \t]*[=:][ \t]*[\"']?$"
@@ -86,7 +100,7 @@ def _parts(value: bytes) -> Iterator[bytes]:
         return
     for line in lines:
         text = line.strip().decode(errors="replace")
-        assigned = _ASSIGNED.search(text)
+        assigned = _QUOTED.search(text) or _BARE.search(text)
         if assigned is not None and not _is_harmless(assigned):
             yield assigned["value"].encode()
         elif len(text) >= OPAQUE_LINE_LENGTH_MIN and not re.search(r"[\s=]", text.rstrip("=")):
@@ -125,11 +139,25 @@ def _inside_base64(value: bytes, encoded: Callable[[bytes], bytes]) -> Iterator[
 def _by_shape(text: str) -> str:
     text = _PEM.sub(MARK, text)
     text = _JWT.sub(MARK, text)
-    return _ASSIGNED.sub(_assigned, text)
+    for pattern in (_IN_URL, _HEADER):
+        text = pattern.sub(rf"\g<key>{MARK}", text)
+    if not _NAMED.search(text):
+        return text
+    text = _BLOCK.sub(_block, text)
+    for pattern in (_QUOTED, _BARE):
+        text = pattern.sub(_assigned, text)
+    return text
 
 
 def _assigned(found: re.Match[str]) -> str:
     return found[0] if _is_harmless(found) else f"{found['key']}{MARK}"
+
+
+def _block(found: re.Match[str]) -> str:
+    """Several lines below a key of YAML."""
+    if _PEOPLE.match(found["key"]) or _PLACE.search(found["key"].rstrip("|>-+0123456789")):
+        return found[0]
+    return f"{found['key']}\n{found['indent']}  {MARK}\n"
 
 
 def _is_harmless(found: re.Match[str]) -> bool:

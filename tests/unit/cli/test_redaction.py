@@ -106,6 +106,17 @@ def test_an_archive_holds_what_was_bundled_and_nothing_secret(files: dict[str, s
         ("SLURM_JWT=eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJzbHVybSJ9.c2lnbmF0dXJl", f"SLURM_JWT={MARK}"),
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nnext", f"{MARK}\nnext"),
         ("-----BEGIN PRIVATE KEY-----\ncut off", MARK),
+        ('password: "two words"\nuser: a', f'password: "{MARK}"\nuser: a'),
+        ("mariadb --password hunter2 -u slurm", f"mariadb --password {MARK} -u slurm"),
+        ("- name: DB_PASSWORD\n  value: hunter2\n", f"- name: DB_PASSWORD\n  value: {MARK}\n"),
+        ('said "{\\"password\\": \\"hunter2\\"}"', f'said "{{\\"password\\": \\"{MARK}\\"}}"'),
+        ("mysql://slurm:hunter2@db:3306/x", f"mysql://slurm:{MARK}@db:3306/x"),
+        ("Authorization: Bearer 0123456789abcdef0123", f"Authorization: Bearer {MARK}"),
+        (
+            "data:\n  db-password: |\n    hunter2\n    more\n  user: a\n",
+            f"data:\n  db-password: |\n    {MARK}\n  user: a\n",
+        ),
+        ("data:\n  password: |-\n    hunter2", f"data:\n  password: |-\n    {MARK}\n"),
     ],
 )
 def test_what_looks_like_a_secret_goes_though_nobody_knows_it(text: str, left: str) -> None:
@@ -125,6 +136,11 @@ def test_what_looks_like_a_secret_goes_though_nobody_knows_it(text: str, left: s
         "passwordKeyRef: {name: demo-database, key: password}",
         "auth/jwt: auth_p_token_generate: created token for slurm",
         "NodeName=worker-0 CPUAlloc=0 RealMemory=512",
+        "- name: MYSQL_PASSWORD\n  valueFrom:\n    secretKeyRef: {name: demo-database}",
+        "tokenFile: |\n  /run/token",
+        "https://10.96.0.1:6443/api/v1/namespaces/lab/secrets/demo-auth-slurm@7",
+        "kind: Token\nspec:\n  username: alice",
+        "a basic check of all nodes",
     ],
 )
 def test_ordinary_output_stays_as_it_is(text: str) -> None:
