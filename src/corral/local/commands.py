@@ -3,7 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 
 from corral.local.errors import LocalError
 
@@ -16,11 +17,24 @@ def find_administration(environment: MutableMapping[str, str] = os.environ) -> N
     environment["PATH"] = os.pathsep.join((*known, *(folder for folder in ADMINISTRATION if folder not in known)))
 
 
-def run(argv: Sequence[str], *, stdin: str = "", timeout_s: float = 30.0) -> str:
+def run(
+    argv: Sequence[str],
+    *,
+    stdin: str = "",
+    timeout_s: float = 30.0,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Run to the end and return what it printed. Ctrl-C is not passed on: a tool is never left half-way."""
     try:
         done = subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False, start_new_session=True
+            argv,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            start_new_session=True,
+            env={**os.environ, **environment},
         )
     except FileNotFoundError as error:
         raise LocalError(f"{argv[0]} is not installed: run `corral local prepare`") from error

@@ -45,5 +45,7 @@ def ready_conditions(kubeconfig: Path) -> dict[str, NodeCondition | None]:
 
 
 def _kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
-    program = str(builds.binary("kubectl"))
-    return run([program, f"--kubeconfig={kubeconfig}", "--request-timeout=10s", *arguments], stdin=stdin)
+    """We may run as root for a person: what kubectl remembers does not go into that person's home."""
+    cache = kubeconfig.with_name("kubectl-cache")
+    options = (f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", "--request-timeout=10s")
+    return run([str(builds.binary("kubectl")), *options, *arguments], stdin=stdin, environment={"KUBERC": "off"})
