@@ -17,6 +17,7 @@ from corral.kube.models.core_v1 import (
     PodSecurityContext,
     PodSpec,
     Probe,
+    ResourceRequirements,
     SeccompProfile,
     SecurityContext,
     TCPSocketAction,
@@ -37,6 +38,9 @@ UNPRIVILEGED = SecurityContext(
     run_as_non_root=True,
 )
 
+# The whole cluster hangs on these daemons: a pod that asks for nothing is starved and evicted before all others.
+DAEMON_RESOURCES = ResourceRequirements(requests={"cpu": "100m", "memory": "64Mi"})
+
 
 def unprivileged_pod(
     uid: int,
@@ -48,8 +52,9 @@ def unprivileged_pod(
 ) -> PodSpec:
     """A pod of one daemon that runs as `uid`. `writable`: folders that it may write to and that go with it, by name."""
     folders = tuple(VolumeMount(name=name, mount_path=path) for name, path in writable.items())
+    mounts = (*container.volume_mounts, *folders)
     return PodSpec(
-        containers=(replace(container, volume_mounts=(*container.volume_mounts, *folders)),),
+        containers=(replace(container, volume_mounts=mounts, resources=DAEMON_RESOURCES),),
         volumes=(*volumes, *(Volume(name=name, empty_dir=EmptyDirVolumeSource()) for name in writable)),
         security_context=PodSecurityContext(
             run_as_user=uid,

@@ -14,6 +14,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.identity import known_in
 from corral.kinds.keys import jwt_key_of, slurm_key_file, slurm_key_of
 from corral.kinds.parts import GROUP
+from corral.kinds.workloads import DAEMON_RESOURCES
 from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.apps_v1 import (
     StatefulSet,
@@ -218,6 +219,7 @@ def _slurmctld(controller: Controller) -> Container:
         startup_probe=_probe(controller, "/livez", period_s=1, failures=START_S_MAX),
         liveness_probe=_probe(controller, "/livez", period_s=10, failures=6),
         readiness_probe=_probe(controller, "/readyz", period_s=5, failures=3),
+        resources=DAEMON_RESOURCES,
         security_context=SecurityContext(
             allow_privilege_escalation=False,
             read_only_root_filesystem=True,
