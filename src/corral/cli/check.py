@@ -40,7 +40,7 @@ INSTALLED = (
 ASKED_AT_ONCE = 16
 
 
-@click.command("check")
+@click.command("check", short_help="Whether a Kubernetes can run Corral and Slurm")
 @click.option("--pre", is_flag=True, help="Before anything is installed: definitions and an operator are not expected.")
 @click.option("--no-probe", is_flag=True, help="Start no pod; what only a pod can see stays unknown.")
 @click.option("--slurm-version", type=click.Choice(VERSIONS), default=VERSIONS[-1], show_default=True)

@@ -7,7 +7,7 @@ from corral.cli.options import Kinds, kinds_option
 from corral.kube.crd import crd_of, to_yaml
 
 
-@click.command("crds")
+@click.command("crds", short_help="The definitions of our kinds, for `kubectl apply`")
 @kinds_option
 def crds_command(kinds: Kinds) -> None:
     """Print the CustomResourceDefinitions, to be piped into `kubectl apply --server-side -f -`."""

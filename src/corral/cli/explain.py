@@ -44,7 +44,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-@click.command("explain")
+@click.command("explain", short_help="Why an object is as it is, and what comes next")
 @click.argument("kind")
 @click.argument("name")
 @output_option

@@ -26,7 +26,7 @@ from corral.slurm.config.keys import VERSIONS, nearest
 NEWEST = Controller().spec.version
 
 
-@click.command("lint")
+@click.command("lint", short_help="Mistakes in slurm.conf and its like, and in manifests")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
     "--slurm-version",

@@ -29,7 +29,7 @@ name_option = click.option(
 )
 
 
-@click.command("up")
+@click.command("up", short_help="Kubernetes on this machine, Corral, a Slurm cluster, a first job")
 @name_option
 @click.option("--nodes", type=click.IntRange(1, 5), help="How many nodes.  [default: 1, or as many as it has]")
 @click.option("--bare", is_flag=True, help="Only Kubernetes, nothing of Corral in it.")
@@ -57,7 +57,7 @@ def up_command(name: str, nodes: int | None, bare: bool, context: str | None, im
             _start(name, nodes)
 
 
-@click.command("down")
+@click.command("down", short_help="Take that away again; nothing of it stays")
 @name_option
 @click.option("--all", "everything", is_flag=True, help="Every local cluster.")
 @click.option("--context", metavar="NAME", help="What `up --context NAME` has put into a cluster of yours; data stays.")
@@ -81,7 +81,7 @@ def down_command(name: str, everything: bool, context: str | None) -> None:
             click.echo(f"Cluster {each} is gone." if was_there else f"There is no cluster {each}.", err=True)
 
 
-@click.group("local")
+@click.group("local", short_help="The local Kubernetes itself: its processes and their logs")
 def local_group() -> None:
     """Look at the local cluster itself: its processes, their logs, what it needs."""
 
@@ -143,7 +143,11 @@ def prepare_command() -> None:
         builds.prepare(progress)
 
 
-@click.command("kubectl", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.command(
+    "kubectl",
+    short_help="kubectl on the local cluster: corral kubectl -- get pods",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+)
 @name_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:

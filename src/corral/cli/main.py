@@ -10,13 +10,13 @@ import click
 from corral import __version__
 from corral.cli import errors, local
 
-ASKING = ("run", "plan", "explain", "render", "status", "crds", "lint", "check", "test", "report", "vm")
+ASKING = ("run", "plan", "explain", "render", "status", "crds", "lint", "check", "test", "report")
 """Each is `NAME_command` in the module of its name, imported when used: the engine takes a while to load."""
 
 
 class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *ASKING]
+        return [*self.commands, *ASKING]  # in the order in which a person meets them
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in ASKING:

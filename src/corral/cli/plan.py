@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-@click.command("plan")
+@click.command("plan", short_help="What would be done about an object or a manifest, and why")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
 @click.option("-f", "--file", type=click.Path(path_type=Path), help="What would happen if this were applied?")

@@ -13,7 +13,7 @@ from corral.engine.questions import render
 from corral.kube.meta import Object
 
 
-@click.command("render")
+@click.command("render", short_help="The objects that a manifest becomes; no cluster is asked")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), required=True, help="The manifest; - for standard input."
 )

@@ -17,7 +17,7 @@ from corral.cli.output import say_json
 from corral.kube.errors import Forbidden
 
 
-@click.command("report")
+@click.command("report", short_help="A bundle for whoever helps you; no secret is in it")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), help="Where to write it.  [default: corral-report-TIME.tar.gz]"
 )

@@ -17,7 +17,7 @@ from corral.kube import Client, HttpTransport
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@click.command("run")
+@click.command("run", short_help="The operator itself: makes true what people asked for")
 @click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's, or corral-system]")
 @click.option("--no-leader-election", is_flag=True, help="Work without a Lease. Only where nobody else runs.")
 @click.option(

@@ -26,7 +26,7 @@ from corral.kube.errors import NotFound
 from corral.kube.meta import Object
 
 
-@click.command("status")
+@click.command("status", short_help="What there is, and whether it is ready; --wait waits")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")

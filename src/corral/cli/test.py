@@ -30,7 +30,7 @@ LATE_EXIT_CODE = 124  # as timeout(1) ends
 UNREACHED_EXIT_CODE = 126  # as a shell ends that cannot run a command
 
 
-@click.command("test")
+@click.command("test", short_help="Real jobs through a Slurm cluster, and what works")
 @click.argument("controller", metavar="CLUSTER")
 @click.option("--user", "users", multiple=True, help="Submit a job as this user too. May be given several times.")
 @click.option("--partition", default="", help="Where the jobs go.  [default: the cluster's default partition]")
