@@ -58,6 +58,7 @@ class Column(msgspec.Struct, frozen=True):
 READY = Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
 STATUS = Column("Status", "string", '.status.conditions[?(@.type=="Ready")].reason')
 AGE = Column("Age", "date", ".metadata.creationTimestamp")
+MESSAGE = Column("Message", "string", '.status.conditions[?(@.type=="Ready")].message', priority=1)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -167,9 +168,9 @@ def _version(own: type[Object], definition: _Definition) -> Schema:
 
 
 def _columns(schema: Schema, own: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Every kind reads alike: READY, its own columns, STATUS (the reason), AGE."""
+    """Every kind reads alike: READY, its own columns, STATUS (the reason), AGE; the message with `-o wide`."""
     reports = "conditions" in schema["properties"].get("status", {}).get("properties", {})
-    return (READY, *own, STATUS, AGE) if reports else (*own, AGE)
+    return (READY, *own, STATUS, AGE, MESSAGE) if reports else (*own, AGE)
 
 
 def _schema(own: type[Object], definition: _Definition) -> Schema:

@@ -100,7 +100,7 @@ def test_a_status_without_an_observed_generation_is_refused() -> None:
 def test_columns_of_every_kind_surround_its_own() -> None:
     columns = the_version()["additionalPrinterColumns"]
 
-    assert [column["name"] for column in columns] == ["Ready", "High", "Status", "Age"]
+    assert [column["name"] for column in columns] == ["Ready", "High", "Status", "Age", "Message"]
     assert columns[1] == {"name": "High", "type": "integer", "jsonPath": ".spec.range.high", "priority": 1}
 
 
