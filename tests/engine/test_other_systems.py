@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from corral.engine import (
     Action,
@@ -27,7 +28,7 @@ from corral.engine import (
 from corral.engine.act import Actor, act
 from corral.engine.controller import AnyController
 from corral.kube.client import Client
-from corral.kube.crd import kind
+from corral.kube.crd import crd_of, kind, to_yaml
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap
 from corral.testing.apiserver import FakeApiServer
@@ -191,15 +192,15 @@ async def test_what_a_pass_plans_outside_is_given_to_the_reconcilers_perform() -
     assert onlooker.asked == [(Drain("gpu-3"), "bear")]
 
 
-async def test_a_missing_kind_does_not_stop_the_start_and_is_picked_up_when_it_appears() -> None:
+async def test_a_missing_kind_does_not_stop_the_start_and_is_picked_up_when_it_is_defined() -> None:
     server, onlooker = a_server(), Onlooker()
     operator = Operator(server, lambda: watching(onlooker))
     operator.start()
     await asyncio.sleep(5)
     assert onlooker.gauges == [(False, 0)]
 
-    server.register(Gauge)
-    await asyncio.sleep(90)
+    server.add(yaml.safe_load(to_yaml(crd_of(Gauge))))
+    await asyncio.sleep(5)
     assert onlooker.gauges == [(False, 0), (True, 0)]
 
     server.add({"apiVersion": "monitoring.test.dev/v1", "kind": "Gauge", "metadata": {"name": "g"}})
@@ -207,6 +208,29 @@ async def test_a_missing_kind_does_not_stop_the_start_and_is_picked_up_when_it_a
     await operator.stop()
 
     assert onlooker.gauges[-1] == (True, 1)
+
+
+async def test_a_kind_that_is_served_without_a_definition_of_its_own_is_found_a_little_later() -> None:
+    server, onlooker = a_server(), Onlooker()
+    operator = Operator(server, lambda: watching(onlooker))
+    operator.start()
+    await asyncio.sleep(5)
+
+    server.register(Gauge)
+    await asyncio.sleep(700)
+    await operator.stop()
+
+    assert onlooker.gauges == [(False, 0), (True, 0)]
+
+
+async def test_nobody_asks_again_and_again_for_a_kind_that_is_not_defined() -> None:
+    server = a_server()
+    operator = Operator(server, watching)
+    operator.start()
+    await asyncio.sleep(500)
+    await operator.stop()
+
+    assert sum("gauges" in line for line in server.trace) == 1
 
 
 async def test_a_source_outside_kubernetes_brings_keys_back_while_the_controller_runs() -> None:

@@ -7,13 +7,14 @@ that raises is a bug and ends `run`. It must not block and it must not write to 
 import asyncio
 import enum
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
 
 from corral.engine.clock import Clock
+from corral.engine.definitions import defined
 from corral.engine.store import Change, IndexFunction, Trim, new_store
 from corral.kube.client import Client, Gone, Put, Selector
 from corral.kube.errors import NotFound
@@ -33,6 +34,8 @@ from corral.kube.watch import (
 )
 
 T = TypeVar("T", bound=Object)
+LOOKS_MAX = 6  # after a definition was told: it is served a moment later, once its names are accepted
+LOOK_AGAIN_S = 600.0  # for kinds that no definition tells of, and for us when we may not see definitions
 log = structlog.get_logger(__name__)
 
 
@@ -87,6 +90,7 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._progress_callbacks: list[Callable[[], None]] = []
         self._appeared_callbacks: list[Callable[[], None]] = []
+        self._defined = asyncio.Event()
         self._started = False
         self._events = self._ignored = self._lists = self._troubles = 0
         self._trouble = ""
@@ -112,10 +116,18 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """Follow the server until cancelled. Never raises for trouble with the server; it says so in `statistics`."""
         self._started = True
-        events = follow(self._client, self.kind, self.where, server=self._server, random=self._clock.random)
-        async with aclosing(events):
-            async for event in events:
-                self.take_in(event)
+        looks = 1
+        while True:
+            self._defined.clear()
+            await self._follow(looks)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._defined.wait()
+            looks = LOOKS_MAX
+
+    def look_again(self) -> None:
+        """An optional kind may be served now."""
+        self._defined.set()
 
     def take_in(self, event: Event[T]) -> None:
         """One event: first the store, then the handlers."""
@@ -155,6 +167,19 @@ class Informer(Generic[T]):
     def __repr__(self) -> str:
         state = self._trouble or ("synced" if self.synced.is_set() else "not synced")
         return f"<Informer of {self.kind.__name__}: {len(self.store)} objects, {state}>"
+
+    async def _follow(self, looks: int) -> None:
+        """Until the kind was found absent `looks` times in a row; for ever, if it must be there."""
+        events = follow(self._client, self.kind, self.where, server=self._server, random=self._clock.random)
+        async with aclosing(events):
+            async for event in events:
+                self.take_in(event)
+                if not self.is_absent:
+                    looks = 1
+                elif isinstance(event, Trouble):
+                    looks -= 1
+                    if looks == 0:
+                        return
 
     def _deliver(self, changes: tuple[Change[T], ...]) -> None:
         self._events += 1
@@ -199,7 +224,7 @@ class Informer(Generic[T]):
         )
 
     def _be_absent(self) -> None:
-        """The definition is missing, or went: nothing of the kind exists. The watch goes on asking."""
+        """The definition is missing, or went: nothing of the kind exists."""
         if self.is_absent:
             return
         self.is_absent = True
@@ -222,6 +247,7 @@ class Informers:
         self._server = Server()
         self._informers: dict[tuple[type[Object], Selector], Informer[Any]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._notices_definitions = False
 
     def of(
         self, kind: Kind[T], where: Selector = EVERYTHING, *, trim: Trim[T] | None = None, optional: bool = False
@@ -257,7 +283,7 @@ class Informers:
             try:
                 await asyncio.Event().wait()
             finally:
-                self._tasks = None
+                self._tasks, self._notices_definitions = None, False
 
     async def synced(self) -> None:
         """Return once every informer asked for so far is synced. Put a deadline around it."""
@@ -270,3 +296,13 @@ class Informers:
     def _start(self, informer: Informer[Any]) -> None:
         assert self._tasks is not None  # noqa: S101
         self._tasks.create_task(informer.run(), name=f"informer of {informer.kind.__name__}")
+        if informer.optional and not self._notices_definitions:
+            self._notices_definitions = True
+            self._tasks.create_task(self._notice_definitions(), name="definitions of kinds")
+
+    async def _notice_definitions(self) -> None:
+        async with aclosing(defined(self._client, server=self._server, random=self._clock.random)) as names:
+            async for name in names:
+                for informer in self:
+                    if informer.kind.resource.plural_and_group == name:
+                        informer.look_again()

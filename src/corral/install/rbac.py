@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from corral.engine.controller import AnyController
+from corral.engine.definitions import Definition
 from corral.engine.manager import LeaseAddress
 from corral.kube.crd import crd_of
 from corral.kube.meta import Object, ObjectMeta, Resource
@@ -67,6 +68,8 @@ def declared_by(controller: AnyController) -> Iterator[Grant]:
         yield grant(own, ("patch",))
     for watch in controller.watched:
         yield grant(watch.kind.resource, OWN if watch.owned else READ)
+        if watch.optional:
+            yield grant(Definition.resource, ("list", "watch"))  # tells when the kind comes to be served
 
 
 def merged(grants: Iterable[Grant]) -> tuple[Grant, ...]:

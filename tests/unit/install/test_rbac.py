@@ -66,10 +66,17 @@ def test_nothing_is_granted_that_no_controller_declares_and_no_act_needs() -> No
     assert {(g.group, g.resource) for g in granted(entry.build() for entry in KINDS)} == declared | acts
 
 
-def test_no_rule_has_a_wildcard_and_none_reaches_roles_nodes_or_definitions() -> None:
+def test_no_rule_has_a_wildcard_and_none_reaches_roles_or_nodes() -> None:
     rules = rules_in(generated(KINDS)["rbac/operator.yaml"], "ClusterRole", "corral")
     words = {word for rule in rules for part in ("apiGroups", "resources", "verbs") for word in rule[part]}
-    assert not words & {"*", "escalate", "bind", "impersonate", "nodes", "clusterroles", "customresourcedefinitions"}
+    assert not words & {"*", "escalate", "bind", "impersonate", "nodes", "clusterroles"}
+
+
+def test_definitions_of_kinds_are_only_looked_at() -> None:
+    rules = rules_in(generated(KINDS)["rbac/operator.yaml"], "ClusterRole", "corral")
+    allowed = {verb for rule in rules if "customresourcedefinitions" in rule["resources"] for verb in rule["verbs"]}
+
+    assert allowed == {"list", "watch"}
 
 
 def test_the_lease_is_granted_in_the_operators_namespace_only_and_by_name_where_that_is_possible() -> None:
