@@ -5,9 +5,9 @@ not a thousand times. One that is not busy is never kept waiting, nor is a short
 """
 
 FLOOD_BYTES_MIN = 1 << 16  # at once, as in a first list
-BUSY_GAP_S_MAX = 0.01  # between pieces on average, as when a hundred workers start
+BUSY_GAP_S_MAX = 0.02  # between pieces on average, as when a hundred workers start
 GAP_S_MAX = 0.1  # a longer pause counts no more than this, so that one pause in a flood is not its end
-NEWEST_WEIGHT = 1 / 8
+NEWEST_WEIGHT = 1 / 16
 
 
 class Pace:
