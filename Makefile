@@ -12,7 +12,7 @@ CHECKS := \
   "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e -m 'not cluster'"
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check e2e bench images generate environment
+.PHONY: help up down test check sim e2e bench images generate environment
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ test: environment ## All tests: check, then everything on a real local cluster; 
 
 check: environment ## Fast: lint, format, types, import contracts, tests that need no cluster
 	@scripts/stages $(CHECKS)
+
+sim: environment ## NodeSets against models of Slurm and Kubernetes with faults by seed; SEEDS=1000, SEEDS==17 is one
+	@$(BIN)/python -m tests.sim "$(or $(SEEDS),300)"
 
 e2e: environment ## The end-to-end tests alone, on a real local cluster
 	@scripts/stages "programs: $(BIN)/corral local prepare" "e2e: $(BIN)/pytest -v tests/e2e"

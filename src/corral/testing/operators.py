@@ -14,6 +14,7 @@ empty.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 
 from corral.engine import Barrier, Key, LeaseAddress, Manager, Metrics, Plan, plan_object, summary_lines, virtual_clock
 from corral.engine.controller import AnyController
@@ -116,7 +117,7 @@ async def converged(
             quiet_since_s, version = now_s(), server.storage.version
         if now_s() < min(deadline_s, quiet_since_s + quiet_s):
             continue
-        plans = await plans_for_all(client, controller)
+        plans = await plans_for_all(client, controller, server.now())
         if all(plan.is_empty for plan in plans.values()) and now_s() - quiet_since_s >= quiet_s:
             return
         if now_s() >= deadline_s:
@@ -124,8 +125,8 @@ async def converged(
             raise NotConverged("\n".join([f"not converged within {within_s:g} s; planned:", *left]))
 
 
-async def plans_for_all(client: Client, controller: AnyController) -> dict[Key, Plan]:
+async def plans_for_all(client: Client, controller: AnyController, now: datetime) -> dict[Key, Plan]:
     kind: type[Object] = controller.kind
     page = await client.list(kind)
     keys = [Key(obj.metadata.namespace, obj.metadata.name) for obj in page.items]
-    return {key: (await plan_object(client, controller, key)).plan for key in keys}
+    return {key: (await plan_object(client, controller, key, now=now)).plan for key in keys}

@@ -40,6 +40,12 @@ class Connection:
         assert count > 0
         self._writes_left = count
 
+    def crash(self) -> None:
+        """Whoever uses this connection dies at its next call."""
+        self._crashed = True
+        self._server.note(self.client, "CRASH")
+        self._server.wake()
+
     def cut(self) -> None:
         """The network between this client and the server is gone: silence, until `mend`."""
         self._cut = True

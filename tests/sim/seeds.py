@@ -1,0 +1,145 @@
+"""One seed is one run: some minutes of trouble, then calm, and the laws of `world` all the time.
+
+After the trouble two things must hold within a bound of virtual time: `plan(observe())` is empty for every NodeSet and
+stays empty, and the world is as asked for.
+
+The steps of a run are drawn one by one from the seed, each with luck of its own, so that a run can leave some out:
+`shrunk` finds few steps that still fail.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+import looptime
+
+from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.testing.apiserver import NONE, ROUGH
+from tests.sim.kubernetes import is_ready
+from tests.sim.slurmrestd import CALM, ROUGH_REST
+from tests.sim.troubles import TROUBLES, Trouble
+from tests.sim.world import SETS, World
+
+STEPS_MIN, STEPS_MAX = 15, 70
+PAUSES_S_MAX = (0.5, 3.0, 8.0)
+CONVERGED_WITHIN_S = 1200.0
+QUIET_S = 130.0  # a silent watch is noticed after 75 s; a slurmd that never registered, after 120 s
+TRACE_LINES = 60
+LINE_MAX = 160
+SHRINK_RUNS_MAX = 60
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    number: int
+    pause_s: float
+    trouble: Trouble
+
+    def __str__(self) -> str:
+        return f"step {self.number}: {self.trouble.__name__}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    seed: int
+    error: BaseException
+    steps: tuple[Step, ...]
+    trace: tuple[str, ...]
+
+    def __str__(self) -> str:
+        steps = ", ".join(str(step) for step in self.steps)
+        return "\n".join(
+            [
+                f"SEED {self.seed}: {type(self.error).__name__}: {self.error}",
+                f"{len(self.steps)} steps: {steps}",
+                *[line[:LINE_MAX] for line in self.trace if is_telling(line)][-TRACE_LINES:],
+            ]
+        )
+
+
+def is_telling(line: str) -> bool:
+    """Reads, watches and leases are not what a law is broken by."""
+    return not any(word in line for word in (" GET ", " WATCH ", "/leases/", "/events?"))
+
+
+def steps_of(seed: int) -> tuple[Step, ...]:
+    luck = Random(f"{seed} steps")
+    troubles, weights = zip(*TROUBLES, strict=True)
+    count = luck.randint(STEPS_MIN, STEPS_MAX)
+    pause_s_max = luck.choice(PAUSES_S_MAX)
+    return tuple(Step(n, luck.uniform(0, pause_s_max), luck.choices(troubles, weights)[0]) for n in range(count))
+
+
+async def outcome(seed: int, steps: Iterable[Step]) -> tuple[BaseException | None, tuple[str, ...]]:
+    luck = Random(f"{seed} world")
+    world = World(seed, operators=luck.choice((1, 1, 2)))
+    rough = luck.random() < 0.6, luck.random() < 0.6
+    for name in SETS[: luck.choice((1, 1, 2))]:
+        world.make(name, replicas=luck.randint(1, 5))
+    try:
+        async with world.running():
+            await asyncio.sleep(luck.choice((0.1, 30)))
+            world.server.faults = ROUGH if rough[0] else NONE
+            world.rest.faults = ROUGH_REST if rough[1] else CALM
+            for step in steps:
+                await asyncio.sleep(step.pause_s)
+                step.trouble(world, Random(f"{seed} step {step.number}"))
+                world.check()
+            world.calm(lift_drains=luck.random() < 0.7)
+            await world.settled(CONVERGED_WITHIN_S, QUIET_S)
+            check_end(world)
+    except Exception as error:
+        return error, tuple(world.server.trace)
+    return None, tuple(world.server.trace)
+
+
+def check_end(world: World) -> None:
+    """What was asked for is there: so many workers, all registered, none drained by us, no record without a pod."""
+    records = world.slurm.nodes
+    foreign = {name for name, record in records.items() if record.drain and not record.reason.startswith(REASON_PREFIX)}
+    for name in SETS:
+        nodeset = world.nodeset(name)
+        pods = world.pods(name)
+        wanted = nodeset["spec"]["replicas"] if nodeset else 0
+        here = {pod["metadata"]["name"] for pod in pods}
+        assert len(here - foreign) <= wanted <= len(here | foreign), (
+            f"{name}: {wanted} are wanted, and {sorted(here)} are here"
+        )
+        assert all(is_ready(pod) for pod in pods), f"{name}: not all are ready"
+        known = {node for node in records if node.rpartition("-")[0] == name}
+        assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
+    ours = [name for name, record in records.items() if record.drain and name not in foreign]
+    assert not ours, f"drains of ours are left: {ours}"
+
+
+def failure_of(seed: int) -> Failure | None:
+    steps = steps_of(seed)
+    error, trace = in_virtual_time(outcome(seed, steps))
+    return None if error is None else Failure(seed, error, steps, trace)
+
+
+def shrunk(failure: Failure) -> Failure:
+    """Fewer steps that fail in the same way, by leaving out ever smaller parts; so many runs at most."""
+    best, runs, size = failure, 0, max(1, len(failure.steps) // 2)
+    while size >= 1 and runs < SHRINK_RUNS_MAX:
+        start, shorter = 0, False
+        while start < len(best.steps) and runs < SHRINK_RUNS_MAX:
+            steps = best.steps[:start] + best.steps[start + size :]
+            error, trace = in_virtual_time(outcome(failure.seed, steps))
+            runs += 1
+            if error is not None and type(error) is type(failure.error):
+                best, shorter = Failure(failure.seed, error, steps, trace), True
+            else:
+                start += size
+        size = size if shorter and size == 1 else size // 2
+    return best
+
+
+def in_virtual_time(run: Coroutine[Any, Any, T]) -> T:
+    """In a loop of its own whose clock begins at 0: the same seed is the same run, whatever ran before it."""
+    with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(start=0, noop_cycles=0)) as runner:
+        return runner.run(run)

@@ -1,0 +1,315 @@
+"""A model of slurmctld and of the slurmds that it speaks to: nodes, jobs, drains, registration, restarts. No I/O.
+
+What was learned from the real daemons, and is kept here:
+
+    a slurmd registers when it starts, and makes its record if there is none; one whose record was deleted never comes
+    back by itself; a record keeps its drain over a new registration, and comes back from DOWN by it (ReturnToService=2)
+    a record is deleted only while no job holds it (2016), one that is not there is 2018
+    a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s; then its jobs are requeued
+    a slurmctld that is killed has lost its last seconds: drains, deletions, registrations and starts of jobs
+
+The truth about jobs is where their processes are: `Slurmd.jobs`. `killed` has every job whose process ended before its
+time, and by whom.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+SILENT_S = 20.0  # until a node does not respond
+DOWN_S = 60.0  # SlurmdTimeout
+COMPLETING_S = 1.5
+JOBS_PER_NODE = 2
+UNSAVED_S = 3.0  # what a kill forgets
+YOUNG_S = 20.0  # a job of a slurmd that died younger than this is missed only at the next periodic registration
+REGISTERS_EVERY_S = 90.0
+NO_SUCH_NODE, NODE_BUSY = 2018, 2016
+
+
+class Refused(Exception):
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{text} ({number})")
+        self.number, self.text = number, text
+
+
+@dataclass(eq=False)
+class Slurmd:
+    """One process of slurmd in a pod, and the processes of jobs below it."""
+
+    node: str
+    pod_uid: str
+    features: tuple[str, ...]
+    started_s: float
+    alive: bool = True
+    jobs: dict[int, float] = field(default_factory=dict)  # id -> when it ends by itself
+
+
+@dataclass
+class Record:
+    """A node as slurmctld knows it. `revived`: its deletion was forgotten by a restart."""
+
+    name: str
+    features: tuple[str, ...]
+    slurmd: Slurmd | None
+    heard_s: float
+    changed_s: float
+    drain: bool = False
+    reason: str = ""
+    reason_by: str = ""
+    reason_s: float = 0.0
+    down: bool = False
+    silent: bool = False
+    revived: bool = False
+    registered_s: float = 0.0
+
+
+@dataclass
+class Job:
+    id: int
+    wants: int
+    runs_s: float
+    state: str = "PENDING"
+    nodes: tuple[str, ...] = ()
+    start_s: float = 0.0
+    end_s: float = 0.0  # of COMPLETING
+    restarts: int = 0
+
+    @property
+    def holds(self) -> bool:
+        return self.state in ("RUNNING", "COMPLETING")
+
+
+class Slurmctld:
+    def __init__(self, now_s: Callable[[], float], chance: Random, note: Callable[[str], None]) -> None:
+        self._now_s, self._chance, self._note = now_s, chance, note
+        self.up = True
+        self.nodes: dict[str, Record] = {}
+        self.jobs: dict[int, Job] = {}
+        self.killed: list[tuple[int, str, str]] = []  # job, node, by whom
+        self.nodes_changed_s = self.jobs_changed_s = 0.0
+        self._saved: tuple[float, dict[str, Record], dict[int, Job]] = (0.0, {}, {})
+        self._numbers = 0
+
+    # --- slurmd
+
+    def register(self, slurmd: Slurmd) -> bool:
+        if not self.up or not slurmd.alive:
+            return False
+        now_s = self._now_s()
+        record = self.nodes.get(slurmd.node)
+        if record is None:
+            record = Record(slurmd.node, slurmd.features, slurmd, now_s, now_s, registered_s=now_s)
+            self.nodes[slurmd.node] = record
+        is_new = record.slurmd is not slurmd
+        record.slurmd, record.features = slurmd, slurmd.features
+        record.heard_s = record.registered_s = now_s
+        record.down = record.silent = record.revived = False
+        record.reason = record.reason if record.drain else ""
+        self._note(f"slurmd {slurmd.node} registers")
+        self._look_for_missing_jobs(record, young_too=not is_new)
+        self._nodes_changed()
+        return True
+
+    def slurmd_ended(self, slurmd: Slurmd, by: str) -> None:
+        """With it end the processes of its jobs."""
+        slurmd.alive = False
+        now_s = self._now_s()
+        for number, ends_s in slurmd.jobs.items():
+            if ends_s > now_s:
+                self.killed.append((number, slurmd.node, by))
+                self._note(f"job {number} on {slurmd.node} is killed by {by}")
+        slurmd.jobs.clear()
+
+    def may_give_a_job_to(self, slurmd: Slurmd) -> str:
+        """Why a job may be on this slurmd, now or in a moment; empty: none is and none comes.
+
+        A drain is no proof: anyone may lift it meanwhile. That slurmctld has forgotten the node is one.
+        """
+        now_s = self._now_s()
+        running = [number for number, ends_s in slurmd.jobs.items() if ends_s > now_s]
+        if running:
+            return f"jobs {running} run there"
+        record = self.nodes.get(slurmd.node)
+        if record is None or record.slurmd is not slurmd or record.revived or not slurmd.alive:
+            return ""
+        holders = self._holders(slurmd.node)
+        if holders:
+            return f"jobs {[job.id for job in holders]} hold its record"
+        return "its record is there: whoever lifts its drain, or is lifting it now, gives it a job"
+
+    # --- people and programs
+
+    def submit(self, wants: int, runs_s: float) -> int:
+        self._numbers += 1
+        self.jobs[self._numbers] = Job(self._numbers, wants, runs_s)
+        self.jobs_changed_s = self._now_s()
+        return self._numbers
+
+    def cancel_pending(self) -> None:
+        self.jobs = {number: job for number, job in self.jobs.items() if job.state != "PENDING"}
+        self.jobs_changed_s = self._now_s()
+
+    def drain(self, node: str, reason: str, by: str) -> None:
+        record = self._record(node)
+        record.drain, record.reason, record.reason_by, record.reason_s = True, reason, by, self._now_s()
+        self._note(f"{by} drains {node}: {reason}")
+        self._nodes_changed(record)
+
+    def undrain(self, node: str, by: str) -> None:
+        record = self._record(node)
+        if record.drain:
+            record.drain, record.reason, record.reason_by = False, "", ""
+            self._note(f"{by} undrains {node}")
+            self._nodes_changed(record)
+
+    def delete(self, node: str, by: str) -> None:
+        self._record(node)
+        if holders := self._holders(node):
+            raise Refused(NODE_BUSY, f"Requested nodes are busy: jobs {[job.id for job in holders]}")
+        del self.nodes[node]
+        self._note(f"{by} deletes the record of {node}")
+        self._nodes_changed()
+
+    # --- restarts
+
+    def kill(self) -> None:
+        """What changed in the last seconds is forgotten: nothing of it was on the disk."""
+        self.up = False
+        self._note("slurmctld is killed")
+        _, nodes, jobs = self._saved
+        now_s = self._now_s()
+        for name, record in nodes.items():
+            present = self.nodes.get(name)
+            if present is None:
+                self.nodes[name] = replace(record, revived=True)
+            elif present.changed_s > now_s - UNSAVED_S:
+                present.drain, present.reason = record.drain, record.reason
+        for name in [n for n, r in self.nodes.items() if n not in nodes and not self._holders(n) and not r.revived]:
+            del self.nodes[name]
+        for job in self.jobs.values():
+            if job.state == "RUNNING" and job.id in jobs and jobs[job.id].state == "PENDING":
+                self._requeue(job, "its start was not saved")
+
+    def start(self, *, lost: float = 0.0) -> None:
+        """`lost`: the share of records without jobs that did not come back."""
+        self.up = True
+        gone = [name for name in sorted(self.nodes) if not self._holders(name) and self._chance.random() < lost]
+        for name in gone:
+            del self.nodes[name]
+        self._note(f"slurmctld starts{f', has lost {gone}' if gone else ''}")
+        for record in self.nodes.values():
+            record.heard_s = self._now_s()
+        self._nodes_changed()
+        self.jobs_changed_s = self._now_s()
+
+    # --- time
+
+    def tick(self) -> None:
+        if not self.up:
+            return
+        now_s = self._now_s()
+        for record in self.nodes.values():
+            self._ping(record, now_s)
+        for job in self.jobs.values():
+            self._follow(job, now_s)
+        self._schedule(now_s)
+        if now_s - self._saved[0] >= UNSAVED_S:
+            nodes = {name: replace(record) for name, record in self.nodes.items()}
+            self._saved = (now_s, nodes, {number: replace(job) for number, job in self.jobs.items()})
+
+    def _ping(self, record: Record, now_s: float) -> None:
+        if record.slurmd is not None and record.slurmd.alive and not record.down:
+            if record.silent:
+                record.silent = False
+                self._nodes_changed()
+            record.heard_s = now_s
+            if now_s - record.registered_s >= REGISTERS_EVERY_S:
+                record.registered_s = now_s
+                self._look_for_missing_jobs(record, young_too=True)
+            return
+        if not record.silent and now_s - record.heard_s > SILENT_S:
+            record.silent = True
+            self._nodes_changed()
+        if not record.down and now_s - record.heard_s > DOWN_S:
+            record.down, record.reason = True, record.reason or "Not responding"
+            self._note(f"{record.name} is DOWN")
+            self._nodes_changed()
+            for job in self._holders(record.name):
+                self._requeue(job, f"{record.name} is down")
+
+    def _look_for_missing_jobs(self, record: Record, *, young_too: bool) -> None:
+        now_s = self._now_s()
+        for job in self._holders(record.name):
+            is_there = record.slurmd is not None and job.id in record.slurmd.jobs
+            if not is_there and job.state == "RUNNING" and (young_too or now_s - job.start_s > YOUNG_S):
+                self._requeue(job, f"{record.name} does not know it")
+
+    def _follow(self, job: Job, now_s: float) -> None:
+        if job.state == "RUNNING" and now_s - job.start_s >= job.runs_s:
+            job.state, job.end_s = "COMPLETING", now_s
+        elif job.state == "COMPLETING" and now_s - job.end_s >= COMPLETING_S:
+            self._leave_nodes(job)
+            job.state = "COMPLETED"
+        else:
+            return
+        self._nodes_changed()
+        self.jobs_changed_s = now_s
+
+    def _schedule(self, now_s: float) -> None:
+        for job in [job for job in self.jobs.values() if job.state == "PENDING"]:
+            free = [name for name in sorted(self.nodes) if self._takes_jobs(self.nodes[name])]
+            if len(free) < job.wants:
+                continue
+            job.nodes = tuple(self._chance.sample(free, job.wants))
+            job.state, job.start_s = "RUNNING", now_s
+            for name in job.nodes:
+                slurmd = self.nodes[name].slurmd
+                if slurmd is not None and slurmd.alive and not self.nodes[name].revived:
+                    slurmd.jobs[job.id] = now_s + job.runs_s
+            self._note(f"job {job.id} starts on {','.join(job.nodes)} for {job.runs_s:.0f} s")
+            self._nodes_changed()
+            self.jobs_changed_s = now_s
+
+    def _takes_jobs(self, record: Record) -> bool:
+        unfit = record.drain or record.down or record.silent
+        return not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
+
+    def _requeue(self, job: Job, why: str) -> None:
+        """Its processes, wherever they are left, are killed by Slurm itself."""
+        self._note(f"job {job.id} is requeued: {why}")
+        self._leave_nodes(job)
+        job.state, job.nodes, job.restarts = "PENDING", (), job.restarts + 1
+        self._nodes_changed()
+        self.jobs_changed_s = self._now_s()
+
+    def _leave_nodes(self, job: Job) -> None:
+        for name in job.nodes:
+            record = self.nodes.get(name)
+            if record is not None and record.slurmd is not None:
+                record.slurmd.jobs.pop(job.id, None)
+
+    def _holders(self, node: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.holds and node in job.nodes]
+
+    def _record(self, node: str) -> Record:
+        if node not in self.nodes:
+            raise Refused(NO_SUCH_NODE, "Invalid node name specified")
+        return self.nodes[node]
+
+    def _nodes_changed(self, record: Record | None = None) -> None:
+        self.nodes_changed_s = self._now_s()
+        if record is not None:
+            record.changed_s = self.nodes_changed_s
+
+    # --- what is told
+
+    def words(self, record: Record) -> list[str]:
+        states = {job.state for job in self._holders(record.name)}
+        base = "DOWN" if record.down else "MIXED" if "RUNNING" in states else "IDLE"
+        flags: Iterable[tuple[str, bool]] = (
+            ("COMPLETING", "COMPLETING" in states),
+            ("DRAIN", record.drain),
+            ("NOT_RESPONDING", record.silent),
+            ("DYNAMIC_NORM", True),
+        )
+        return [base, *(word for word, is_set in flags if is_set)]

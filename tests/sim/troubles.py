@@ -1,0 +1,223 @@
+"""What happens to a world, by seed: people, admins, jobs and faults of every part. Each trouble is a small function.
+
+A trouble that takes something away gives it back later by itself (`later`), so that troubles overlap.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kube.models.core_v1 import Pod
+from corral.testing.apiserver import Fault
+from tests.sim.world import NAMESPACE, SETS, World
+
+Trouble = Callable[[World, Random], None]
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def later(world: World, after_s: float, then: Callable[[], None]) -> None:
+    """Nothing that is left to happen outlives the faults: `World.calm` does it then."""
+    world.owed.append(then)
+
+    def due() -> None:
+        if then in world.owed:
+            world.owed.remove(then)
+            then()
+
+    asyncio.get_running_loop().call_later(after_s, due)
+
+
+# --- people
+
+
+def scale(world: World, luck: Random) -> None:
+    world.change(luck.choice(SETS), replicas=luck.randrange(6))
+
+
+def submit(world: World, luck: Random) -> None:
+    for _ in range(luck.randint(1, 5)):
+        world.slurm.submit(luck.choice((1, 1, 1, 2, 3)), luck.uniform(2, 60))
+
+
+def suspend(world: World, luck: Random) -> None:
+    name = luck.choice(SETS)
+    world.change(name, suspend=True)
+    later(world, luck.uniform(1, 30), lambda: world.change(name, suspend=False))
+
+
+def delete_set(world: World, luck: Random) -> None:
+    name = luck.choice(SETS)
+    if world.nodeset(name) is None:
+        world.make(name, replicas=luck.randrange(4))
+    elif luck.random() < 0.4:
+        world.deleted_sets.add(name)
+        world.server.note("", f"people delete NodeSet {name}")
+        world.server.remove(NodeSet, name, NAMESPACE)
+
+
+def delete_pod(world: World, luck: Random) -> None:
+    """A person who knows what they do, or not: their jobs are their affair."""
+    if pods := world.pods():
+        world.server.remove(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE)
+
+
+def mark_pod(world: World, luck: Random) -> None:
+    if pods := world.pods():
+        merge = {"metadata": {"annotations": {COST: luck.choice(("-5", "5", "x", None))}}}
+        world.server.edit(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE, merge=merge)
+
+
+def admin_drains(world: World, luck: Random) -> None:
+    if world.slurm.up and world.slurm.nodes:
+        node = luck.choice(sorted(world.slurm.nodes))
+        world.slurm.drain(node, luck.choice(("bad DIMM", "gpu fell off the bus")), "root")
+        if luck.random() < 0.7:
+            later(world, luck.uniform(1, 60), lambda: _admin_undrains(world, node))
+
+
+def _admin_undrains(world: World, node: str) -> None:
+    record = world.slurm.nodes.get(node)
+    if world.slurm.up and record is not None and record.reason_by == "root":
+        world.slurm.undrain(node, "root")
+
+
+def admin_undrains_ours(world: World, luck: Random) -> None:
+    """Somebody lifts whatever drain there is, ours too: at the worst moment a job starts there."""
+    drained = [name for name, record in sorted(world.slurm.nodes.items()) if record.drain]
+    if world.slurm.up and drained:
+        world.slurm.undrain(luck.choice(drained), "root")
+
+
+# --- Slurm
+
+
+def kill_slurmctld(world: World, luck: Random) -> None:
+    if world.slurm.up:
+        world.slurm.kill()
+        lost = luck.choice((0.0, 0.0, 0.3, 1.0))
+        later(world, luck.uniform(0.5, 30), lambda: world.slurm.start(lost=lost))
+
+
+def restart_rest(world: World, luck: Random) -> None:
+    world.rest.up = False
+    later(world, luck.uniform(1, 20), lambda: setattr(world.rest, "up", True))
+
+
+def hang_rest(world: World, luck: Random) -> None:
+    world.rest.hangs = True
+    later(world, luck.uniform(5, 60), lambda: setattr(world.rest, "hangs", False))
+
+
+# --- operators
+
+
+def crash(world: World, luck: Random) -> None:
+    operator = luck.choice(world.operators)
+    if not operator.task.done():
+        operator.task.cancel()
+
+
+def crash_after_a_write(world: World, luck: Random) -> None:
+    luck.choice(world.operators).connection.crash_after_writes(luck.randint(1, 6))
+
+
+def crash_after_a_write_to_slurm(world: World, luck: Random) -> None:
+    client = luck.choice(world.operators).connection.client
+    world.crash_after_slurm_writes[client] = luck.randint(1, 4)
+
+
+def cut_operator(world: World, luck: Random) -> None:
+    connection = luck.choice(world.operators).connection
+    connection.cut()
+    later(world, luck.uniform(1, 25), connection.mend)
+
+
+# --- the API server and its watches
+
+
+def restart_server(world: World, luck: Random) -> None:
+    world.server.restart(luck.uniform(0, 8))
+
+
+def disturb_watches(world: World, luck: Random) -> None:
+    luck.choice((world.server.drop_watches, world.server.stall_watches, world.server.compact))()
+
+
+def fail_deletions(world: World, luck: Random) -> None:
+    fault = luck.choice((Fault.LOSE_ANSWER, Fault.CONFLICT, Fault.SERVER_ERROR, Fault.HANG, Fault.SLOW))
+    world.server.fail_next(fault, method="DELETE", resource="pods", times=luck.randint(1, 2))
+
+
+# --- machines and containers
+
+
+def kill_machine(world: World, luck: Random) -> None:
+    name = luck.choice(sorted(world.kubernetes.machines))
+    if not world.kubernetes.machines[name].alive:
+        return
+    world.kubernetes.kill_machine(name)
+    back = luck.random() < 0.6
+    later(world, luck.uniform(5, 90), lambda: _machine_comes_or_goes(world, name, back=back))
+
+
+def _machine_comes_or_goes(world: World, name: str, *, back: bool) -> None:
+    machine = world.kubernetes.machines.get(name)
+    if machine is None or machine.alive:
+        return
+    if back:
+        world.kubernetes.return_machine(name)
+    else:
+        world.kubernetes.delete_machine(name)
+        world.kubernetes.add_machine(f"{name}x")
+
+
+def delete_machine(world: World, luck: Random) -> None:
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.kubernetes.delete_machine(name)
+    world.kubernetes.add_machine(f"{name}y")
+
+
+def cordon(world: World, luck: Random) -> None:
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.kubernetes.cordon(name, on=True)
+    later(world, luck.uniform(1, 60), lambda: world.kubernetes.cordon(name, on=False))
+
+
+def crash_container(world: World, luck: Random) -> None:
+    if pods := world.pods():
+        world.kubernetes.crash_container(luck.choice(pods))
+
+
+def fail_pod(world: World, luck: Random) -> None:
+    if pods := [pod for pod in world.pods() if pod["status"]["phase"] == "Running"]:
+        world.kubernetes.fail_pod(luck.choice(pods))
+
+
+TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
+    (submit, 20),
+    (scale, 20),
+    (suspend, 1),
+    (delete_set, 3),
+    (delete_pod, 2),
+    (mark_pod, 1),
+    (admin_drains, 4),
+    (admin_undrains_ours, 2),
+    (kill_slurmctld, 4),
+    (restart_rest, 2),
+    (hang_rest, 2),
+    (crash, 4),
+    (crash_after_a_write, 6),
+    (crash_after_a_write_to_slurm, 4),
+    (cut_operator, 2),
+    (restart_server, 2),
+    (disturb_watches, 4),
+    (fail_deletions, 3),
+    (kill_machine, 3),
+    (delete_machine, 1),
+    (cordon, 4),
+    (crash_container, 3),
+    (fail_pod, 2),
+)

@@ -1,0 +1,321 @@
+"""A whole world for NodeSets in one event loop: API server, Kubernetes, Slurm behind its REST, and operators.
+
+The engine, the NodeSet controller and the Slurm client are the real ones. The laws are checked at every step and raise
+`LawBroken` there and then, in the request that broke them:
+
+    jobs       an operator deletes no pod that holds a job or may be given one
+    drains     an operator neither lifts nor overwrites nor forgets a drain that somebody else has set
+    plans      an operator does nothing that the plan of its last snapshot does not list
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from corral.engine import Create, Delete, LeaseAddress, Outside, Plan, plan_object, summary_lines, virtual_clock
+from corral.engine.controller import AnyController
+from corral.engine.store import Key
+from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.controller import controller
+from corral.kinds.nodeset.rest import RestClusters
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.restapi.spec import RestApi
+from corral.kube.client import Client
+from corral.kube.models.core_v1 import Pod
+from corral.testing.apiserver import Crashed
+from corral.testing.apiserver.storage import Change
+from corral.testing.operators import NotConverged, Operator, plans_for_all
+from tests.sim.kubernetes import Json, Kubernetes, Process, SimServer
+from tests.sim.slurmctld import Slurmctld
+from tests.sim.slurmrestd import CALM, Slurmrestd
+
+NAMESPACE = "lab"
+SETS = ("gpu", "cpu")
+API = "slurm.corral.dev/v1alpha1"
+LEASE = LeaseAddress(NAMESPACE)
+SEEN_AGAIN_WITHIN_S = 15.0  # no proof is older than this
+LOOKED_EVERY_S = 5.0
+
+T = TypeVar("T")
+
+
+class LawBroken(AssertionError):
+    pass
+
+
+class _AtOnce(ThreadPoolExecutor):
+    """What the client gives to a thread is done in the loop: a thread's time is not virtual."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class _Witness:
+    """Around a NodeSet's reconciler: remembers what its last plan lists, and that planning twice is planning once."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.listed: dict[str, frozenset[str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def plan(self, snapshot: Any, /) -> Plan:
+        decided: Plan = self._inner.plan(snapshot)
+        if decided != self._inner.plan(snapshot):
+            raise LawBroken(f"two plans of one snapshot differ: {summary_lines(decided)}")
+        self.listed[snapshot.object.metadata.name] = frozenset(_listed(decided))
+        return decided
+
+    async def observe(self, key: Any, read: Any) -> Any:
+        return await self._inner.observe(key, read)
+
+    def report(self, snapshot: Any, outcome: Any, /) -> Any:
+        return self._inner.report(snapshot, outcome)
+
+    async def perform(self, call: Any, snapshot: Any, /) -> None:
+        await self._inner.perform(call, snapshot)
+
+    def lists(self, what: str) -> bool:
+        return any(what in listed for listed in self.listed.values())
+
+
+def _listed(plan: Plan) -> list[str]:
+    words = []
+    for action in plan.actions:
+        match action:
+            case Create() if isinstance(action.object, Pod):
+                words.append(f"create {action.object.metadata.name}")
+            case Delete() if action.target.kind is Pod:
+                words.append(f"delete {action.target.name}")
+            case Outside():
+                words.append(f"{type(action.call).__name__} {getattr(action.call, 'node', '')}")
+    return words
+
+
+class World:
+    def __init__(self, seed: int, *, operators: int = 1, machines: int = 4) -> None:
+        self.seed = seed
+        self.server = SimServer(seed=seed, namespaces=(NAMESPACE,))
+        for kind in (NodeSet, SlurmController, RestApi):
+            self.server.register(kind)
+        self.slurm = Slurmctld(self.server.now_s, Random(f"{seed} slurm"), lambda text: self.server.note("slurm", text))
+        self.rest = Slurmrestd(self.slurm, self.server.now_s, Random(f"{seed} rest"))
+        self.rest.before_write, self.rest.after_write = self._before_slurm_write, self._after_slurm_write
+        self.kubernetes = Kubernetes(self.server, self.slurm, Random(f"{seed} kubernetes"), machines=machines)
+        self.kubernetes.on_removal = self._pod_is_removed
+        self.server.storage.listen(self._pod_is_made)
+        self.server.storage.listen(self._something_was_written)
+        self._quiet_since_s = 0.0
+        self.broken: list[str] = []
+        self.crash_after_slurm_writes: dict[str, int] = {}
+        self.deleted_sets: set[str] = set()
+        self.owed: list[Callable[[], None]] = []  # what troubles give back
+        self._witnesses: dict[str, _Witness] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.operators = [
+            Operator(
+                self.server,
+                lambda name=f"operator-{number}": self.build(name),  # type: ignore[misc]
+                name=f"operator-{number}",
+                lease=LEASE if operators > 1 else None,
+                seed=seed * 10 + number,
+            )
+            for number in range(operators)
+        ]
+        for found in a_cluster():
+            self.server.add(found)
+
+    def build(self, client: str) -> AnyController:
+        clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
+        made = controller(clusters)
+        witness = _Witness(made.reconciler)
+        self._witnesses[client] = witness
+        return msgspec.structs.replace(made, reconciler=witness)
+
+    # --- what people do
+
+    def make(self, name: str, **spec: object) -> None:
+        self.deleted_sets.discard(name)
+        self.server.add(
+            {
+                "apiVersion": API,
+                "kind": "NodeSet",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"controllerRef": {"name": "slurm"}, **spec},
+            }
+        )
+
+    def change(self, name: str, **spec: object) -> None:
+        if self.nodeset(name) is not None:
+            self.server.note("", f"people change {name}: {spec}")
+            self.server.edit(NodeSet, name, NAMESPACE, merge={"spec": spec})
+
+    def nodeset(self, name: str) -> Json | None:
+        return self.server.get(NodeSet, name, NAMESPACE)
+
+    def pods(self, name: str = "") -> list[Json]:
+        found = self.server.all_of(Pod)
+        return [pod for pod in found if not name or pod["metadata"]["name"].rpartition("-")[0] == name]
+
+    def names(self, name: str = "") -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.pods(name)]
+
+    def calm(self, *, lift_drains: bool) -> None:
+        """The faults stop: what was taken away is given back, no job waits, every machine lives."""
+        self.server.note("", "CALM")
+        while self.owed:
+            self.owed.pop(0)()
+        self.server.stop_faults()
+        self.rest.faults, self.rest.up, self.rest.hangs = CALM, True, False
+        self.crash_after_slurm_writes.clear()
+        if not self.slurm.up:
+            self.slurm.start()
+        self.slurm.cancel_pending()
+        for name, record in sorted(self.slurm.nodes.items()):
+            if lift_drains and record.reason_by == "root":
+                self.slurm.undrain(name, "root")
+
+    # --- laws
+
+    def _pod_is_removed(self, pod: Json, by: str, process: Process | None) -> None:
+        if not by.startswith("operator"):
+            return
+        name = pod["metadata"]["name"]
+        self._is_listed(by, f"delete {name}")
+        if process is None or process.slurmd is None or not process.slurmd.alive:
+            return
+        if pod["status"]["phase"] not in ("Failed", "Succeeded") and (
+            why := self.slurm.may_give_a_job_to(process.slurmd)
+        ):
+            self._break(f"{by} deletes pod {name}, and {why}")
+
+    def _pod_is_made(self, change: Change) -> None:
+        if change.key.resource == "pods" and change.before is None and self.server.acting.startswith("operator"):
+            self._is_listed(self.server.acting, f"create {change.key.name}")
+
+    def _before_slurm_write(self, client: str, method: str, node: str, body: bytes) -> None:
+        verb = "Forget" if method == "DELETE" else "Drain" if b'"DRAIN"' in body else "Undrain"
+        if client.startswith("operator"):
+            self._is_listed(client, f"{verb} {node}")
+        record = self.slurm.nodes.get(node)
+        if record is None or not record.drain or record.reason.startswith(REASON_PREFIX):
+            return
+        looked_s = self.rest.looked.get((client, node), -1.0)
+        age_s = self.server.now_s() - record.reason_s
+        nodeset = node.rpartition("-")[0]
+        was_deleted = nodeset in self.deleted_sets
+        if (verb == "Forget" and age_s > SEEN_AGAIN_WITHIN_S and not was_deleted) or (
+            verb != "Forget" and record.reason_s < looked_s
+        ):
+            self._break(f"{client}: {verb} of {node}, which somebody drained: {record.reason!r}")
+
+    def _is_listed(self, client: str, what: str) -> None:
+        if not self._witnesses[client].lists(what):
+            self._break(f"{client} does what no plan of its lists: {what}")
+
+    def _break(self, what: str) -> None:
+        self.server.note("", f"LAW BROKEN: {what}")
+        self.broken.append(what)
+
+    def check(self) -> None:
+        """Raise what was broken. A law is broken within a request, where nobody would hear of an exception."""
+        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if "operator" in by]
+        if found := [*self.broken, *killed]:
+            raise LawBroken("; ".join(found))
+
+    def _after_slurm_write(self, client: str) -> None:
+        left = self.crash_after_slurm_writes.get(client, 0)
+        self.crash_after_slurm_writes[client] = left - 1
+        if left == 1:
+            for operator in self.operators:
+                if operator.connection.client == client:
+                    operator.connection.crash()
+            raise Crashed(f"{client} dies after a write to Slurm")
+
+    # --- life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(_AtOnce())
+        self._tasks = [asyncio.create_task(self.kubernetes.run(), name="kubernetes")]
+        self._tasks += [asyncio.create_task(one.keep_running(), name="keeper") for one in self.operators]
+        try:
+            yield
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for operator in self.operators:
+                await operator.crash()
+            self.server.stop_collecting()
+
+    async def settled(self, within_s: float = 300.0, quiet_s: float = 20.0) -> None:
+        """Nothing but leases was written for `quiet_s`, and nothing is planned for any NodeSet."""
+        deadline_s = self.server.now_s() + within_s
+        self._quiet_since_s = self.server.now_s()
+        client = Client(self.server.connect("onlooker"), luck=Random(self.seed).random)
+        while True:
+            await asyncio.sleep(min(LOOKED_EVERY_S, quiet_s))
+            self.check()
+            is_late = self.server.now_s() >= deadline_s
+            if self.server.now_s() - self._quiet_since_s < quiet_s and not is_late:
+                continue
+            plans = await plans_for_all(client, self.build("onlooker"), self.server.now())
+            if all(plan.is_empty for plan in plans.values()) and not is_late:
+                return
+            if is_late:
+                left = [f"{key}: {line}" for key, plan in plans.items() for line in summary_lines(plan)]
+                raise NotConverged("; ".join([f"not converged within {within_s:g} s", *left]))
+
+    def _something_was_written(self, change: Change) -> None:
+        if change.key.resource not in ("leases.coordination.k8s.io", "events.events.k8s.io"):
+            self._quiet_since_s = self.server.now_s()
+
+    async def planned(self, name: str) -> tuple[str, ...]:
+        """What `corral plan` would say of a NodeSet."""
+        client = Client(self.server.connect("onlooker"))
+        key = Key(NAMESPACE, name)
+        found = await plan_object(client, self.build("onlooker"), key, now=self.server.now())
+        return summary_lines(found.plan)
+
+
+def a_cluster() -> tuple[Json, ...]:
+    """A Controller and its RestApi, as far as a NodeSet looks at them."""
+    meta = {"namespace": NAMESPACE}
+    return (
+        {"apiVersion": API, "kind": "Controller", "metadata": {"name": "slurm", **meta}, "spec": {}},
+        {
+            "apiVersion": API,
+            "kind": "RestApi",
+            "metadata": {"name": "slurm", **meta},
+            "spec": {"controllerRef": {"name": "slurm"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "slurm-auth-jwt", **meta},
+            "data": {"jwt.key": "a2V5LWtleS1rZXkta2V5LWtleS1rZXkta2V5LWtleS0="},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": "slurm-restapi",
+                **meta,
+                "labels": {"app.kubernetes.io/managed-by": "corral"},
+            },
+            "spec": {"clusterIP": "192.0.2.7", "ports": [{"name": "http", "port": 6820}]},
+        },
+    )
