@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from bench import creation, events, idle, quickstart, reconfigure, record, sync, waiting
+from bench import creation, events, idle, nodes, quickstart, reconfigure, record, sync, waiting
 from bench.claims import Finding, Run, bound_text, figure_text, number, value, verdict_text
 from bench.machine import this_machine
 from bench.page import page
@@ -32,8 +32,9 @@ FIGURES: dict[str, ModuleType] = {
     "waiting": waiting,
     "quickstart": quickstart,
     "reconfigure": reconfigure,
+    "nodes": nodes,
 }
-WITH_SLURM = frozenset({"quickstart", "reconfigure"})  # on a cluster without the objects of the others
+WITH_SLURM = frozenset({"quickstart", "reconfigure", "nodes"})  # on a cluster without the objects of the others
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ import msgspec
 from bench.process import MeasurementFailed, Settings
 from bench.world import NAME
 from corral.local import builds
+from corral.local.processes import memory_bytes
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parent
@@ -73,8 +74,19 @@ class Kubectl(msgspec.Struct, frozen=True):
 class Operator:
     """A running operator, and every request that it has sent."""
 
-    def __init__(self, requests: Path) -> None:
+    def __init__(self, pid: int, requests: Path) -> None:
+        self._pid = pid
         self._requests = requests
+
+    @property
+    def cpu_s(self) -> float:
+        """User and system time so far."""
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def memory_bytes(self) -> int:
+        return memory_bytes(self._pid)
 
     def sent(self, since: float) -> list[Sent]:
         lines = self._requests.read_bytes().splitlines()
@@ -82,10 +94,11 @@ class Operator:
 
 
 @contextmanager
-def operator(settings: Settings) -> Iterator[Operator]:
+def operator(settings: Settings, images: Sequence[str] = IMAGES) -> Iterator[Operator]:
     """Images and definitions in place, and `bench.operator` running, until the block ends."""
     kubectl = Kubectl(settings.kubeconfig)
-    _run([sys.executable, "-m", "images", *IMAGES, "--cluster", NAME])
+    if images:
+        _run([sys.executable, "-m", "images", *images, "--cluster", NAME])
     definitions = _run([sys.executable, "-c", "from corral.cli.main import main; main()", "crds"])
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=definitions)
     with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +108,7 @@ def operator(settings: Settings) -> Iterator[Operator]:
             command = [sys.executable, "-m", "bench.operator", settings.kubeconfig, str(requests)]
             process = subprocess.Popen(command, cwd=CHECKOUT, stderr=stderr)
             try:
-                running = Operator(requests)
+                running = Operator(process.pid, requests)
                 until("the operator leads", lambda: any(one.kind == "Lease" for one in running.sent(0.0)))
                 yield running
             except MeasurementFailed as error:

@@ -1,0 +1,257 @@
+"""Thousands of workers: a NodeSet scaled from 0 to 1,000 and then to 4,000, until all pods exist.
+
+No scheduler takes the pods and their Slurm is elsewhere and silent, so what is measured is Corral and the API server
+alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time. At each size a quiet minute follows;
+then the NodeSet is touched a few times, which shows what a pass costs that finds everything as it should be.
+"""
+
+import asyncio
+import base64
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bench.claims import Claim, Run
+from bench.lab import Kubectl, Operator, namespace, operator, until
+from bench.process import Settings
+from bench.server import bare_session, our_client
+from bench.world import at_once
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kube import Precondition
+from corral.kube.models.core_v1 import Pod
+
+AT_ONCE = 16
+TOUCHES = 20
+SETTLE_S = 15.0
+MIB = 1 << 20
+NODESET = "worker"
+
+FIRST = Claim(
+    key="nodes-first",
+    title="A NodeSet from 0 to 1,000 workers",
+    unit="x the bare time",
+    bound=1.3,
+    compare="ratio",
+    measured="from the change of its scale until all pods exist",
+    measured_unit="s",
+    baseline="a bare aiohttp loop, the same pods, 16 at a time",
+)
+MORE = Claim(
+    key="nodes-more",
+    title="The same NodeSet from 1,000 to 4,000 workers",
+    unit="x the bare time",
+    bound=1.3,
+    compare="ratio",
+    measured="from the change of its scale until all pods exist",
+    measured_unit="s",
+    baseline="the same loop",
+)
+WRITES = Claim(
+    key="nodes-writes",
+    title="Writes of the operator for a worker",
+    unit="writes",
+    bound=1.05,
+    compare="ratio",
+    measured="writes until the first thousand pods exist, the status among them",
+    measured_unit="",
+    baseline="workers",
+)
+CPU = Claim(
+    key="nodes-cpu",
+    title="CPU of the operator for the first thousand workers",
+    unit="s",
+    bound=3.0,
+    measured="CPU time",
+    measured_unit="s",
+    baseline="CPU time for the next three thousand",
+)
+QUIET_WRITES = Claim(
+    key="nodes-quiet-writes",
+    title="Writes of the operator in a quiet minute with 4,000 workers, other than of its lease",
+    unit="in a minute",
+    bound=0.0,
+    measured="writes",
+    measured_unit="in a minute",
+    baseline="with 1,000 workers",
+)
+QUIET_CPU = Claim(
+    key="nodes-quiet-cpu",
+    title="CPU of the operator in a quiet minute with 4,000 workers",
+    unit="% of a core",
+    bound=1.0,
+    strictly=True,
+    measured="CPU time in a minute",
+    measured_unit="% of a core",
+    baseline="with 1,000 workers",
+)
+MEMORY_FIRST = Claim(
+    key="nodes-memory-first",
+    title="Memory of the operator with 1,000 workers",
+    unit="MiB",
+    bound=100.0,
+    measured="proportional share of its process",
+    measured_unit="MiB",
+    baseline="before the first worker",
+)
+MEMORY = Claim(
+    key="nodes-memory",
+    title="Memory of the operator with 4,000 workers",
+    unit="MiB",
+    bound=200.0,
+    measured="proportional share of its process",
+    measured_unit="MiB",
+    baseline="before the first worker",
+)
+PASS = Claim(
+    key="nodes-pass",
+    title="A pass over an unchanged NodeSet of 4,000 workers",
+    unit="ms of CPU",
+    bound=20.0,
+    measured="CPU for each of 20 touches",
+    measured_unit="ms",
+    baseline="with 1,000 workers",
+)
+CLAIMS = (FIRST, MORE, WRITES, CPU, QUIET_WRITES, QUIET_CPU, MEMORY_FIRST, MEMORY, PASS)
+
+
+class Grown(msgspec.Struct, frozen=True):
+    seconds: float
+    cpu_s: float
+    writes: int
+
+
+class Still(msgspec.Struct, frozen=True):
+    """A NodeSet to which nothing happens."""
+
+    writes: float  # in a minute
+    cpu_share: float
+    memory_bytes: int
+    pass_cpu_s: float
+
+
+def measure(settings: Settings) -> Iterator[dict[str, Run]]:
+    first, last = settings.sizes.nodes, settings.sizes.nodes + settings.sizes.nodes_more
+    for run in range(settings.sizes.runs):
+        with operator(settings, images=()) as running:
+            at_first = running.memory_bytes
+            with namespace(settings, f"nodes-{run}") as kubectl:
+                kubectl("apply", "-f", "-", stdin=manifests())
+                began, small = grown(settings, kubectl, running, first), still(kubectl, running, settings.sizes.idle_s)
+                added, large = grown(settings, kubectl, running, last), still(kubectl, running, settings.sizes.idle_s)
+                pod = pod_like(kubectl)
+                gone(kubectl)
+        with namespace(settings, f"bare-{run}") as kubectl:
+            bare_first = asyncio.run(bare(settings, kubectl.namespace, pod, 0, first))
+            bare_more = asyncio.run(bare(settings, kubectl.namespace, pod, first, last))
+        yield {
+            FIRST.key: Run(began.seconds, bare_first),
+            MORE.key: Run(added.seconds, bare_more),
+            WRITES.key: Run(began.writes, first),
+            CPU.key: Run(began.cpu_s, added.cpu_s),
+            QUIET_WRITES.key: Run(large.writes, small.writes),
+            QUIET_CPU.key: Run(large.cpu_share * 100, small.cpu_share * 100),
+            MEMORY_FIRST.key: Run(small.memory_bytes / MIB, at_first / MIB),
+            MEMORY.key: Run(large.memory_bytes / MIB, at_first / MIB),
+            PASS.key: Run(large.pass_cpu_s * 1000, small.pass_cpu_s * 1000),
+        }
+
+
+def manifests() -> str:
+    """A slurmctld that nobody answers for, and a NodeSet whose pods no scheduler takes."""
+    keys = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in ("slurm.key", "jwt.key")}
+    controller = {
+        "external": {"host": "192.0.2.1", "port": 6817},
+        "slurmKeyRef": {"name": "keys", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "keys", "key": "jwt.key"},
+    }
+    nodeset = {
+        "controllerRef": {"name": "far"},
+        "replicas": 0,
+        "slurmd": {"resources": {"limits": {"cpu": "8", "memory": "16Gi"}}},
+        "template": {"spec": {"schedulerName": "nobody"}},
+    }
+    api = "slurm.corral.dev/v1alpha1"
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": keys},
+        {"apiVersion": api, "kind": "Controller", "metadata": {"name": "far"}, "spec": controller},
+        {"apiVersion": api, "kind": "NodeSet", "metadata": {"name": NODESET}, "spec": nodeset},
+    ]
+    return "\n---\n".join(json.dumps(one) for one in objects)
+
+
+async def scaled(settings: Settings, where: str, replicas: int) -> float:
+    """When it was asked for. Not by kubectl, whose own start would count."""
+    async with our_client(settings) as client:
+        await client.server_version()  # connects
+        began = time.time()
+        spec = {"spec": {"replicas": replicas}}
+        await client.patch(
+            NodeSet, NODESET, where, merge=spec, precondition=Precondition(), field_manager="bench-person"
+        )
+        return began
+
+
+def grown(settings: Settings, kubectl: Kubectl, running: Operator, replicas: int) -> Grown:
+    """Scale, and wait for the answers to all creations."""
+    there = int(kubectl("get", "nodeset", NODESET, "-o", "jsonpath={.spec.replicas}"))
+    began, began_cpu_s = asyncio.run(scaled(settings, kubectl.namespace, replicas)), running.cpu_s
+
+    def made() -> list[float]:
+        return [
+            one.at for one in running.sent(began) if one.verb == "create" and one.kind == "Pod" and one.status == 201
+        ]
+
+    until(f"{replicas} pods", lambda: len(made()) >= replicas - there)
+    sent = running.sent(began)
+    writes = sum(one.verb in ("create", "apply", "patch", "delete") and one.kind != "Lease" for one in sent)
+    return Grown(max(made()) - began, running.cpu_s - began_cpu_s, writes)
+
+
+def still(kubectl: Kubectl, running: Operator, seconds: float) -> Still:
+    time.sleep(SETTLE_S)
+    began, began_cpu_s = time.time(), running.cpu_s
+    time.sleep(seconds)
+    share = (running.cpu_s - began_cpu_s) / seconds
+    sent = running.sent(began)
+    writes = sum(one.verb in ("create", "apply", "patch", "delete") and one.kind != "Lease" for one in sent)
+    touched_cpu_s = running.cpu_s
+    for touch in range(TOUCHES):
+        kubectl("annotate", "nodeset", NODESET, f"bench.corral.dev/touch={touch}", "--overwrite")
+    time.sleep(1.0)
+    each_s = max(running.cpu_s - touched_cpu_s, 0.0) / TOUCHES
+    return Still(writes * 60 / seconds, share, running.memory_bytes, each_s)
+
+
+def pod_like(kubectl: Kubectl) -> dict[str, Any]:
+    """A worker's pod as it was sent, but for its name and its owner."""
+    pod = json.loads(kubectl("get", "pod", f"{NODESET}-0", "-o", "json"))
+    kept = {name: pod["metadata"].get(name, {}) for name in ("labels", "annotations")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod["spec"]}
+
+
+def gone(kubectl: Kubectl) -> None:
+    """The Controller first: with nobody left to ask, workers go at once."""
+    kubectl("delete", "controller", "--all")
+    kubectl("delete", "nodeset", "--all")
+
+
+async def bare(settings: Settings, where: str, pod: dict[str, Any], first: int, last: int) -> float:
+    path = Pod.resource.path(where)
+    bodies = [
+        msgspec.json.encode({**pod, "metadata": {**pod["metadata"], "name": f"bare-{number}"}})
+        for number in range(first, last)
+    ]
+    async with bare_session(settings, connections=AT_ONCE) as session:
+
+        async def post(body: bytes) -> None:
+            async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
+                response.raise_for_status()
+                await response.read()
+
+        began_s = time.monotonic()
+        await at_once(bodies, post, workers=AT_ONCE)
+        return time.monotonic() - began_s
