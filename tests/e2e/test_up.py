@@ -1,22 +1,42 @@
-"""`corral up` as a person types it: from nothing to a first job, again without work, and down without a trace."""
+"""`corral up` as a person types it: from nothing to a first job, again without work, and down without a trace.
 
+The same cluster then is somebody's: Corral goes from it and comes back by `--context`, with images from elsewhere.
+"""
+
+import io
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from corral.install.rbac import NAMESPACE
+from corral.install.up import image_references
+from corral.local.checkout import recipes_of
 from corral.local.home import existing_names, home_of
+from corral.local.images import import_archive
 from corral.local.spec import Spec
 from corral.testing.cluster import Cluster, corral
 from corral.testing.hosttraces import left_behind, traces
 from corral.testing.localcluster import down
+from images.build import archive_path
 
 pytestmark = pytest.mark.cluster
 
 NAME = "e2e-up"
 WORKERS = ("worker-0", "worker-1", "worker-2")
 METRICS = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/metrics', timeout=30).read().decode())"
+
+
+CONTEXT, LAB, MIRROR = "theirs", "lab", "mirror.example/team"
+COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 
 
 class Up:
@@ -82,6 +102,100 @@ def test_with_its_own_rights_the_operator_scales_in_and_takes_everything_away_an
     kubectl("wait", "--for=delete", "pod/worker-2", "--timeout=180s", timeout_s=200)
     kubectl("delete", "slurm", "--all", "--timeout=240s", timeout_s=260)
     assert up.forbidden() == []
+
+
+class Person:
+    """Somebody with a cluster: they have a kubeconfig, whose context names a namespace."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        config = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["contexts"] = [{"name": CONTEXT, "context": {**config["contexts"][0]["context"], "namespace": LAB}}]
+        config["current-context"] = "none"
+        (folder / "config").write_text(yaml.safe_dump(config))
+        self.environment = {**os.environ, "KUBECONFIG": str(folder / "config")}
+
+    def corral(self, *arguments: str, code: int = 0) -> str:
+        command = [*COMMAND, *arguments, "--context", CONTEXT]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=self.environment)
+        said = done.stdout + done.stderr
+        assert done.returncode == code, f"corral {' '.join(arguments)} ended with {done.returncode}:\n{said[-4000:]}"
+        return said
+
+    def named(self, *kinds: str) -> str:
+        return self.cluster.kubectl("get", ",".join(kinds), "-A", "-o", "name")
+
+
+@pytest.fixture
+def person(up: Up, tmp_path: Path) -> Person:
+    return Person(up.cluster, tmp_path)
+
+
+def elsewhere(archive: Path, name: str, folder: Path) -> Path:
+    """The same image under another name, as a registry would have it."""
+    copy = folder / f"{name.replace('/', '_')}.tar"
+    with tarfile.open(archive) as source, tarfile.open(copy, "w") as target:
+        for member in source.getmembers():
+            content = source.extractfile(member)
+            assert content is not None
+            if member.name == "manifest.json":
+                renamed = json.dumps([{**json.load(content)[0], "RepoTags": [name]}]).encode()
+                member.size, content = len(renamed), io.BufferedReader(io.BytesIO(renamed))
+            target.addfile(member, content)
+    return copy
+
+
+def test_a_persons_operator_stands_by_while_the_installed_one_leads(person: Person) -> None:
+    command = [*COMMAND, "run", "--health-port", "0", "--context", CONTEXT]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=person.environment) as operator:
+        assert operator.stderr is not None
+        lines = iter(operator.stderr.readline, b"")
+        first = next(lines).decode()
+        assert f"leads (Lease {NAMESPACE}/corral): nothing is done here until it ends" in first
+        assert next(line for line in lines if b"caches synced" in line)
+        operator.send_signal(signal.SIGTERM)
+        assert b"leading" not in operator.stderr.read()
+        assert operator.wait(timeout=60) == 0
+
+
+def test_corral_goes_from_somebodys_cluster_and_comes_back_with_images_from_elsewhere(
+    person: Person, tmp_path: Path
+) -> None:
+    gone = person.corral("down")
+    assert f"gone from context {CONTEXT}" in gone
+    assert "slurm.corral.dev" not in person.named("crd", "clusterrole")
+    assert f"namespace/{NAMESPACE}" not in person.named("ns")
+
+    person.cluster.kubectl("create", "namespace", LAB)
+    recipes = recipes_of(image_references())
+    for recipe, name in zip(recipes, image_references(MIRROR), strict=True):
+        import_archive(NAME, elsewhere(archive_path(recipe), name, tmp_path))
+    said = person.corral("up", "--image-prefix", MIRROR)
+    assert re.search(r"^\$ srun -N3 hostname\n(worker-\d\n){3}\$ sinfo\n", said, re.MULTILINE), said
+    assert f"Slurm cluster in namespace {LAB} of context {CONTEXT}" in said
+    assert f"corral down --context {CONTEXT}" in said
+    template = "{.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}"
+    images = person.cluster.kubectl("get", "pods", "-n", LAB, "-o", f"jsonpath={template}").split()
+    assert {image for image in images if not image.startswith(f"{MIRROR}/")} == set()
+    rows = json.loads(person.corral("status", "-o", "json"))["items"]
+    assert {(row["namespace"], row["ready"]) for row in rows} == {(LAB, True)}
+
+
+def test_corral_stays_while_somebody_needs_it_and_goes_then_and_data_stays(person: Person) -> None:
+    theirs = "apiVersion: slurm.corral.dev/v1alpha1\nkind: Token\nmetadata: {name: theirs}\n"
+    spec = "spec: {controllerRef: {name: other}, username: alice}\n"
+    person.cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=theirs + spec)
+    assert "Corral stays, for Token default/theirs would be lost with it" in person.corral("down", code=2)
+    assert person.named("controllers", "nodesets") == ""
+    person.cluster.kubectl("delete", "token", "theirs", "-n", "default", "--timeout=60s", timeout_s=90)
+
+    said = person.corral("down")
+    kept = re.search(rf"kubectl --context {CONTEXT} -n {LAB} delete pvc (.*?)  ", said)
+    assert kept is not None, said
+    assert "demo-home" in kept[1].split()
+    claims = person.cluster.kubectl("get", "pvc", "-n", LAB, "-o", "jsonpath={.items[*].metadata.name}")
+    assert sorted(claims.split()) == sorted(kept[1].split())
+    assert f"namespace/{NAMESPACE}" not in person.named("ns")
 
 
 def test_down_leaves_nothing(up: Up) -> None:
