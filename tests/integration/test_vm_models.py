@@ -10,7 +10,12 @@ import pytest
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.api.snapshots import VirtualMachineRestore, VirtualMachineSnapshot
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineRestore,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
 from corral.kube.meta import Object
 from corral.testing.vmcrds import crd_of_kind, go_texts
 
@@ -21,7 +26,9 @@ KINDS: tuple[type[Object], ...] = (
     VirtualMachineInstance,
     VirtualMachineInstanceMigration,
     VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
     VirtualMachineRestore,
+    VolumeSnapshot,
     DataVolume,
     NetworkAttachmentDefinition,
 )

@@ -1,4 +1,4 @@
-"""The real definitions of KubeVirt, CDI, Multus and NMState, from the Go modules that their projects publish.
+"""The real definitions of KubeVirt, CDI, Multus, NMState and CSI snapshots, from the Go modules that their projects publish.
 
     vm_crds()                              the definitions, as plain JSON values
     python -m corral.testing.vmcrds FILE   writes them as YAML; `make generate` makes our models from that file
@@ -56,12 +56,18 @@ MULTUS_MODULE: Final = GoModule(
 NMSTATE_MODULE: Final = GoModule(
     "github.com/nmstate/kubernetes-nmstate", "v0.86.0", "h1:p6YmPV/kFpz9q+5EQ2TzE47bw90EQrJkbPcN2vDrduU="
 )
+SNAPSHOTTER_MODULE: Final = GoModule(
+    "github.com/kubernetes-csi/external-snapshotter/client/v8",
+    "v8.2.0",
+    "h1:Q3jQ1NkFqv5o+F8dMmHd8SfEmlcwNeo1immFApntEwE=",
+)
 
 KUBEVIRT: Final = (
     Schema(kind="VirtualMachine", group="kubevirt.io", version="v1"),
     Schema(kind="VirtualMachineInstance", group="kubevirt.io", version="v1", status=False),
     Schema(kind="VirtualMachineInstanceMigration", group="kubevirt.io", version="v1"),
     Schema(kind="VirtualMachineSnapshot", group="snapshot.kubevirt.io", version="v1beta1"),
+    Schema(kind="VirtualMachineSnapshotContent", group="snapshot.kubevirt.io", version="v1beta1"),
     Schema(kind="VirtualMachineRestore", group="snapshot.kubevirt.io", version="v1beta1"),
 )
 CDI: Final = ("datavolume",)
@@ -78,7 +84,7 @@ class CannotGet(Exception):
 @cache
 def vm_crds() -> tuple[Definition, ...]:
     """Every definition that the Wukong kinds build on. The first call ever downloads about 20 MB."""
-    return (*_kubevirt(), *_cdi(), *_multus(), *_nmstate())
+    return (*_kubevirt(), *_cdi(), *_multus(), *_nmstate(), *_volume_snapshots())
 
 
 def crd_of_kind(kind: str) -> Definition:
@@ -128,6 +134,11 @@ def _nmstate() -> Iterator[Definition]:
     folder = _downloaded(NMSTATE_MODULE) / "deploy/crds"
     for name in NMSTATE_FILES:
         yield _without_status(_loaded((folder / f"nmstate.io_{name}.yaml").read_text()))
+
+
+def _volume_snapshots() -> Iterator[Definition]:
+    file = "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml"
+    yield _without_status(_loaded((_downloaded(SNAPSHOTTER_MODULE) / file).read_text()))
 
 
 def _without_status(crd: Definition) -> Definition:

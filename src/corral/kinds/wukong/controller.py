@@ -12,12 +12,14 @@ from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.cloudinit import secrets_needed
 from corral.kinds.wukong.facts import PROJECTS, Snapshot
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.plan import FINALIZER, plan
 from corral.kinds.wukong.report import report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 from corral.kube.models.storage_v1 import StorageClass
@@ -25,7 +27,9 @@ from corral.kube.models.storage_v1 import StorageClass
 D = TypeVar("D", DataVolume, PersistentVolumeClaim)
 Name = tuple[str, str]  # namespace and name
 
-BY_DISK, BY_NETWORK, BY_SECRET, BY_WUKONG = "disk", "network", "secret", "wukong"
+OPTIONAL: tuple[type[Object], ...] = (*PROJECTS, VirtualMachineRestore)
+
+BY_DISK, BY_NETWORK, BY_SECRET, BY_SNAPSHOT, BY_WUKONG = "disk", "network", "secret", "snapshot", "wukong"
 
 
 class WukongReconciler:
@@ -38,7 +42,7 @@ class WukongReconciler:
         return Snapshot(
             object=wukong,
             now=read.now,
-            absent=frozenset(kind for kind in PROJECTS if not read.serves(kind)),
+            absent=frozenset(kind for kind in OPTIONAL if not read.serves(kind)),
             machine=read.get(VirtualMachine, machine, key.namespace),
             instance=read.get(VirtualMachineInstance, machine, key.namespace),
             attachments=_attachments(wukong, read),
@@ -47,6 +51,9 @@ class WukongReconciler:
             classes=read.list(StorageClass),
             secrets=tuple(secret for secret in secrets if secret is not None),
             cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
+            source=_source(wukong, read),
+            restores=read.owned(VirtualMachineRestore, wukong),
+            scheduled=read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name)),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
@@ -78,6 +85,11 @@ def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
+def _source(wukong: Wukong, read: Reader) -> WukongSnapshot | None:
+    asked = wukong.spec.restore_from_snapshot
+    return read.get(WukongSnapshot, asked, wukong.metadata.namespace) if asked else None
+
+
 def _disks_named(wukong: Wukong) -> Iterable[Name]:
     where = wukong.metadata
     return [(where.namespace, names.disk_name(where.name, disk.name)) for disk in wukong.spec.disks]
@@ -91,6 +103,16 @@ def _networks_named(wukong: Wukong) -> Iterable[Name]:
 def _secrets_named(wukong: Wukong) -> Iterable[Name]:
     own = names.cloud_init_name(wukong.metadata.name)
     return [(wukong.metadata.namespace, name) for name in (*sorted(secrets_needed(wukong)), own)]
+
+
+def _snapshots_named(wukong: Wukong) -> Iterable[Name]:
+    asked = wukong.spec.restore_from_snapshot
+    return ((wukong.metadata.namespace, asked),) if asked else ()
+
+
+def _scheduled_for(snapshot: WukongSnapshot) -> Iterable[Name]:
+    wukong = snapshot.metadata.labels.get(names.SCHEDULED_LABEL)
+    return ((snapshot.metadata.namespace, wukong),) if wukong else ()
 
 
 def _label(obj: Object) -> Iterable[Name]:
@@ -116,6 +138,11 @@ def of_instance(instance: VirtualMachineInstance, _read: Reader) -> Iterable[Key
     return (Key(instance.metadata.namespace, instance.metadata.name),)
 
 
+def of_snapshot(snapshot: WukongSnapshot, read: Reader) -> Iterable[Key]:
+    named = read.by_index(Wukong, BY_SNAPSHOT, (snapshot.metadata.namespace, snapshot.metadata.name))
+    return {*_keys(named), *(Key(*name) for name in _scheduled_for(snapshot))}
+
+
 def of_class(_class: StorageClass, read: Reader) -> Iterable[Key]:
     return _keys(read.list(Wukong))
 
@@ -133,15 +160,20 @@ def controller() -> Controller[Wukong, Snapshot]:
         # Disks carry no owner reference (see `disks`), but are made and deleted here as what is owned is.
         .owns(DataVolume, optional=True)
         .owns(PersistentVolumeClaim)
+        .owns(VirtualMachineRestore, optional=True)
+        .owns(WukongSnapshot)  # made by a schedule, which they outlive
         .watches(NetworkAttachmentDefinition, to=of_network, optional=True)
         .watches(VirtualMachineInstance, to=of_instance, optional=True)
         .watches(DataVolume, to=of_disk, optional=True)
         .watches(PersistentVolumeClaim, to=of_disk)
         .watches(StorageClass, to=of_class)
         .watches(Secret, to=of_secret)
+        .watches(WukongSnapshot, to=of_snapshot)
         .indexes(Wukong, BY_DISK, _disks_named)
         .indexes(Wukong, BY_NETWORK, _networks_named)
         .indexes(Wukong, BY_SECRET, _secrets_named)
+        .indexes(Wukong, BY_SNAPSHOT, _snapshots_named)
+        .indexes(WukongSnapshot, BY_WUKONG, _scheduled_for)
         .indexes(DataVolume, BY_WUKONG, _label)
         .indexes(PersistentVolumeClaim, BY_WUKONG, _label)
         .finalizer(FINALIZER)

@@ -16,7 +16,7 @@ from corral.kinds.wukong.api.cdi import DataVolume, DataVolumeSpec
 from corral.kinds.wukong.api.kubevirt import Present, condition_of
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukong.spec_disks import ContainerDiskSource, DiskConfig, DiskSource, OtherSource, WebSource
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.meta import EMPTY, Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements
 from corral.kube.models.storage_v1 import StorageClass
 from corral.kube.values import parse_quantity
@@ -51,6 +51,12 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     claim: PersistentVolumeClaim | None
     storage_class: StorageClass | None
     state: State
+    restored_from: str = ""  # the WukongSnapshot that a disk yet to be made is filled from
+
+    @property
+    def is_data_volume(self) -> bool:
+        """Whether the machine names it as one; a disk from a snapshot is one, though its spec says nothing."""
+        return self.filling is not None or self.data_volume is not None
 
     @property
     def is_usable(self) -> bool:
@@ -79,8 +85,20 @@ def disks_of(
     data_volumes: Mapping[str, DataVolume],
     claims: Mapping[str, PersistentVolumeClaim],
     classes: tuple[StorageClass, ...],
+    restored: Mapping[str, str] = EMPTY,
 ) -> tuple[Disk, ...]:
-    return tuple(_disk(wukong, config, data_volumes, claims, classes) for config in wukong.spec.disks)
+    """`restored`: disk -> the VolumeSnapshot that it is to be filled from."""
+    found = (_disk(wukong, config, data_volumes, claims, classes) for config in wukong.spec.disks)
+    return tuple(
+        _from_snapshot(wukong, disk, restored[disk.config.name]) if disk.config.name in restored else disk
+        for disk in found
+    )
+
+
+def _from_snapshot(wukong: Wukong, disk: Disk, volume_snapshot: str) -> Disk:
+    source = cdi.Source(snapshot=cdi.Elsewhere(name=volume_snapshot, namespace=wukong.metadata.namespace))
+    spec = DataVolumeSpec(source=source, storage=_storage(disk.config))
+    return msgspec.structs.replace(disk, filling=spec, restored_from=wukong.spec.restore_from_snapshot)
 
 
 def _disk(
@@ -172,13 +190,7 @@ def boot_disk(wukong: Wukong) -> DiskConfig:
 
 def filling(wukong: Wukong, config: DiskConfig) -> DataVolumeSpec | None:
     """What CDI is to do; None for an empty claim, which needs no CDI."""
-    storage = cdi.Storage(
-        resources=VolumeResourceRequirements(requests={"storage": config.size}),
-        storage_class_name=config.storage_class_name,
-        access_modes=config.access_modes,
-        volume_mode=config.volume_mode,
-    )
-    source = config.source
+    storage, source = _storage(config), config.source
     if source is not None and source.data_source is not None:
         other = source.data_source
         ref = cdi.SourceRef(kind="DataSource", name=other.name, namespace=other.namespace or None)
@@ -187,6 +199,15 @@ def filling(wukong: Wukong, config: DiskConfig) -> DataVolumeSpec | None:
         return DataVolumeSpec(source=_source(source, wukong.metadata.namespace), storage=storage)
     image = config.image or (wukong.spec.os_image if config == boot_disk(wukong) else "")
     return DataVolumeSpec(source=image_source(image), storage=storage) if image else None
+
+
+def _storage(config: DiskConfig) -> cdi.Storage:
+    return cdi.Storage(
+        resources=VolumeResourceRequirements(requests={"storage": config.size}),
+        storage_class_name=config.storage_class_name,
+        access_modes=config.access_modes,
+        volume_mode=config.volume_mode,
+    )
 
 
 def image_source(image: str) -> cdi.Source:
@@ -235,7 +256,10 @@ def new_object(wukong: Wukong, disk: Disk) -> DataVolume | PersistentVolumeClaim
             names.WUKONG_LABEL: wukong.metadata.name,
             names.DISK_LABEL: disk.config.name,
         },
-        annotations={names.KEEP_ANNOTATION: keep_text(keep=disk.config.keep_on_delete)},
+        annotations={
+            names.KEEP_ANNOTATION: keep_text(keep=disk.config.keep_on_delete),
+            **({names.RESTORED_ANNOTATION: disk.restored_from} if disk.restored_from else {}),
+        },
     )
     if disk.filling is not None:
         return DataVolume(metadata=metadata, spec=disk.filling)

@@ -11,11 +11,14 @@ from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.disks import Disk, State, disks_of
 from corral.kinds.wukong.machine import backing_name, run_strategy
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
+from corral.kinds.wukong.restore import Restoring, is_restored, restoring
 from corral.kinds.wukong.spec import Phase, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 from corral.kube.models.storage_v1 import StorageClass
@@ -59,10 +62,41 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     classes: tuple[StorageClass, ...] = ()
     secrets: tuple[Secret, ...] = ()  # that the guest needs
     cloud_init: Secret | None = None
+    source: WukongSnapshot | None = None  # that the disks are to be restored from
+    restores: tuple[VirtualMachineRestore, ...] = ()  # also of earlier wishes
+    scheduled: tuple[WukongSnapshot, ...] = ()
 
     @cached_property
     def disks(self) -> tuple[Disk, ...]:
-        return disks_of(self.object, _by_name(self.data_volumes), _by_name(self.claims), self.classes)
+        volumes, claims = _by_name(self.data_volumes), _by_name(self.claims)
+        return disks_of(self.object, volumes, claims, self.classes, self.restoring.sources)
+
+    @cached_property
+    def restore(self) -> VirtualMachineRestore | None:
+        """The one that is asked for now."""
+        wukong = self.object
+        name = names.restore_name(wukong.metadata.name, wukong.spec.restore_from_snapshot)
+        return _by_name(self.restores).get(name)
+
+    @cached_property
+    def restoring(self) -> Restoring:
+        return restoring(
+            self.object,
+            self.source,
+            self.restore,
+            self.machine,
+            self.disk_objects,
+            is_stopped=self.instance is None and self.machine is not None and _is_halted(self.machine),
+            is_served=VirtualMachineRestore not in self.absent,
+        )
+
+    @property
+    def disk_objects(self) -> tuple[Object, ...]:
+        return (*self.data_volumes, *self.claims)
+
+    @property
+    def is_restored(self) -> bool:
+        return is_restored(self.object, self.restore, self.machine, self.disk_objects)
 
     @cached_property
     def attachment_names(self) -> frozenset[str]:
@@ -80,6 +114,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         specs = [self.machine.spec.template.spec] if self.machine else []
         specs += [self.instance.spec] if self.instance else []
         return frozenset(network.multus.network_name for spec in specs for network in spec.networks if network.multus)
+
+
+def _is_halted(machine: VirtualMachine) -> bool:
+    return machine.spec.run_strategy == "Halted" and machine.status.printable_status == "Stopped"
 
 
 def _by_name(objects: Iterable[T]) -> Mapping[str, T]:

@@ -47,14 +47,19 @@ def virtual_machine(
     disks: Iterable[Disk],
     present: VirtualMachine | None,
     instance: VirtualMachineInstance | None,
+    *,
+    halted: bool = False,
 ) -> VirtualMachine:
-    """`disks` are those that can be used. Raises BadSpec."""
+    """`disks` are those that can be used; `halted` for as long as it must not run, whatever its spec says.
+
+    Raises BadSpec.
+    """
     labels = machine_labels(wukong)
     spec = wukong.spec
     return VirtualMachine(
         metadata=ObjectMeta(name=names.machine_name(wukong.metadata.name), labels=labels),
         spec=kv.VirtualMachineSpec(
-            run_strategy=run_strategy(wukong),
+            run_strategy="Halted" if halted else run_strategy(wukong),
             instancetype=_matcher(spec.instancetype, "Instancetype"),
             preference=_matcher(spec.preference, "Preference"),
             template=kv.Template(
@@ -193,7 +198,7 @@ def _volume(disk: Disk, before: kv.InstanceSpec | None, *, is_running: bool) -> 
         image = kv.ContainerDisk(image=disk.container.image, image_pull_secret=disk.container.pull_secret)
         return kv.Volume(name=disk.config.name, container_disk=image)
     hotpluggable = _hotpluggable(disk.config.name, before, is_running=is_running)
-    if disk.filling is not None:
+    if disk.is_data_volume:
         volume = kv.DataVolumeVolume(name=disk.name, hotpluggable=hotpluggable)
         return kv.Volume(name=disk.config.name, data_volume=volume)
     claim = kv.ClaimVolume(claim_name=disk.name, hotpluggable=hotpluggable)

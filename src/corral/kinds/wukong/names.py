@@ -7,6 +7,9 @@ from corral.kinds.names import fitted
 WUKONG_LABEL = "vm.corral.dev/wukong"
 DISK_LABEL = "vm.corral.dev/disk"
 GROUP_LABEL = "vm.corral.dev/group"
+SCHEDULED_LABEL = "vm.corral.dev/scheduled-for"  # the Wukong whose snapshotPolicy made a snapshot
+DUE_ANNOTATION = "vm.corral.dev/due"
+RESTORED_ANNOTATION = "vm.corral.dev/restored-from"
 KEEP_ANNOTATION = "vm.corral.dev/keep-on-delete"
 RESUMES_AS_ANNOTATION = "vm.corral.dev/resumes-as"  # the run strategy of a machine before it was stopped
 MANAGED_BY = {"app.kubernetes.io/managed-by": "corral"}
@@ -25,6 +28,15 @@ def machine_name(wukong: str) -> str:
 def disk_name(wukong: str, disk: str) -> str:
     """DataVolume and claim at once, as CDI has it."""
     return fitted(f"{wukong}-{disk}")
+
+
+def volume_snapshot_name(snapshot: str, disk: str) -> str:
+    return fitted(f"{snapshot}-{disk}")
+
+
+def restore_name(wukong: str, snapshot: str) -> str:
+    """One for each pair: whatever is lost on the way, a machine is never set back twice."""
+    return fitted(f"{wukong}-from-{snapshot}")
 
 
 def attachment_name(wukong: str, network: str) -> str:

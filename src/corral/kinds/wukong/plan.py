@@ -18,6 +18,7 @@ from corral.engine import (
     Create,
     Delete,
     EmitEvent,
+    Once,
     Patch,
     Plan,
     RemoveFinalizer,
@@ -44,6 +45,8 @@ from corral.kinds.wukong.facts import (
 )
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
 from corral.kinds.wukong.networks import attachment_of, own_attachments
+from corral.kinds.wukong.restore import Stage, machine_restore
+from corral.kinds.wukong.schedule import scheduled
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
@@ -56,8 +59,10 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if wukong.metadata.deletion_timestamp is not None:
         return _farewell(snapshot)
-    prepared = _networks(snapshot) + _guest(snapshot) + _disks(snapshot)
-    whole = _absent(snapshot) + prepared + _machine(snapshot) + _leftovers(snapshot) + _not_yet(snapshot)
+    whole = _absent(snapshot) + _networks(snapshot) + _guest(snapshot) + _restored(snapshot)
+    if snapshot.restoring.stage is not Stage.UNDER_WAY:
+        whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
+    whole += _not_yet(snapshot) + _scheduled(snapshot)
     return whole + _told(snapshot, whole)
 
 
@@ -105,6 +110,20 @@ def _guest(snapshot: Snapshot) -> Plan:
     return children(wukong, [desired], [snapshot.cloud_init] if snapshot.cloud_init else [])
 
 
+def _restored(snapshot: Snapshot) -> Plan:
+    """Disks brought back from a snapshot; a restore that is no longer asked for is forgotten."""
+    now, wukong = snapshot.restoring, snapshot.object
+    stalled = now.stage is Stage.IMPOSSIBLE or now.reason == "RestoreFailed"
+    waits = (Wait(reason=now.reason, message=now.message, stalled=stalled),) if now.reason else ()
+    begun = snapshot.restore is not None or now.stage is Stage.UNDER_WAY
+    desired = [Once(machine_restore(wukong, wukong.spec.restore_from_snapshot))] if begun else []
+    return children(wukong, desired, snapshot.restores) + Plan(waits=waits)
+
+
+def _scheduled(snapshot: Snapshot) -> Plan:
+    return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, has_machine=snapshot.machine is not None)
+
+
 def _disks(snapshot: Snapshot) -> Plan:
     refused = {volume.name for volume in snapshot.object.status.volumes if volume.error}
     in_order = sorted(snapshot.disks, key=lambda disk: disk.config.name in refused)
@@ -119,6 +138,8 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
     match disk.state:
         case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
             return NOTHING  # told by _absent
+        case State.MISSING if snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.machine:
+            return NOTHING  # what it is to be filled with is not known yet; told by _restored
         case State.MISSING:
             made = new_object(snapshot.object, disk)
             return Plan(actions=(Create(object=made, reason="Missing", message=f"{what} does not exist yet"),))
@@ -199,7 +220,8 @@ def _machine(snapshot: Snapshot) -> Plan:
     had = {backing_name(volume) for volume in present.spec.template.spec.volumes} if present else set()
     disks = [disk for disk in snapshot.disks if disk.is_usable or disk.name in had]
     try:
-        desired = virtual_machine(wukong, disks, present, snapshot.instance)
+        halted = snapshot.restoring.stage is Stage.HALTING
+        desired = virtual_machine(wukong, disks, present, snapshot.instance, halted=halted)
     except BadSpec as error:
         return Plan(waits=(Wait(reason="BadSpec", message=str(error), stalled=True),))
     return children(wukong, [desired], [present] if present else [])
@@ -241,6 +263,8 @@ def _not_yet(snapshot: Snapshot) -> Plan:
     machine = snapshot.machine
     if machine is None or not machine_is_ours(snapshot):
         return NOTHING
+    if snapshot.restoring.is_in_place:
+        return NOTHING  # told by _restored
     status, strategy = machine.status.printable_status or "not looked at by KubeVirt yet", run_strategy(snapshot.object)
     if phase_of(snapshot) == "Error":
         return Plan(waits=(Wait(reason=_word(status), message=f"VirtualMachine is {status}{_why(machine)}"),))

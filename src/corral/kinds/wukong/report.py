@@ -7,6 +7,7 @@ from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, Growth, State, growth
 from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
+from corral.kinds.wukong.schedule import latest_due
 from corral.kinds.wukong.spec import NetworkStatus, VolumeStatus, WukongStatus
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kube.meta import Condition
@@ -30,6 +31,8 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
         guest_os=instance.status.guest_os_info.pretty_name if instance else "",
         networks=tuple(_network(snapshot, network) for network in networks_of(wukong)),
         volumes=tuple(_volume(disk, _refusals(outcome)) for disk in snapshot.disks),
+        restored_from=_restored_from(snapshot),
+        last_snapshot_due=latest_due(wukong, snapshot.scheduled),
         conditions=conditions(
             wukong,
             wukong.status.conditions,
@@ -42,6 +45,12 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
             restart_required(snapshot),
         ),
     )
+
+
+def _restored_from(snapshot: Snapshot) -> str:
+    """What is asked for once it is done; before that, what was done last."""
+    asked = snapshot.object.spec.restore_from_snapshot
+    return asked if snapshot.is_restored or not asked else snapshot.object.status.restored_from
 
 
 def _verdict(snapshot: Snapshot, outcome: Outcome) -> Verdict:

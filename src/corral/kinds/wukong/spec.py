@@ -1,5 +1,6 @@
 """Wukong: a virtual machine with its networks and disks."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -20,6 +21,7 @@ from corral.kinds.wukong.spec_machine import (
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kube.crd import Column, keys, kind, rule, rules
 from corral.kube.meta import Model, Object
+from corral.kube.values import Duration
 
 GROUP = "vm.corral.dev"
 VERSION = "v1alpha1"
@@ -27,6 +29,19 @@ CATEGORIES = ("corral", "vm")
 NAME_MAX = 50  # children are called <wukong>-<disk>; KubeVirt makes labels of a machine's name
 
 Phase = Literal["Pending", "Creating", "Running", "Stopped", "Paused", "Migrating", "Error", "Deleting"]
+
+
+class SnapshotPolicy(Model, frozen=True, kw_only=True):
+    """Snapshots of the whole machine by a schedule. The newest good one is never deleted."""
+
+    schedule: Annotated[
+        str,
+        Meta(min_length=9, max_length=64, pattern=r"^[0-9*,/ -]+$", description="As in a crontab, in UTC: 0 3 * * *"),
+    ]
+    max_count: Annotated[int, Meta(ge=1, le=1000, description="How many good ones are kept.")] = 7
+    max_age: Annotated[
+        Annotated[Duration, Meta(max_length=16)], Meta(description="Older ones are deleted. Empty: whatever their age.")
+    ] = ""
 
 
 @rules(
@@ -97,6 +112,13 @@ class WukongSpec(Model, frozen=True, kw_only=True):
     watchdog: Annotated[bool, Meta(description="A guest that hangs is reset.")] = False
     readiness_probe: ProbeConfig | None = None
     liveness_probe: ProbeConfig | None = None
+    restore_from_snapshot: Annotated[
+        str,
+        Meta(
+            max_length=253, description="A WukongSnapshot: a new Wukong is made from it, one that exists is set back."
+        ),
+    ] = ""
+    snapshot_policy: SnapshotPolicy | None = None
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
 
@@ -128,6 +150,8 @@ class WukongStatus(BasicStatus, frozen=True, kw_only=True):
     guest_os: str = ""
     networks: tuple[NetworkStatus, ...] = ()
     volumes: tuple[VolumeStatus, ...] = ()
+    restored_from: str = ""
+    last_snapshot_due: datetime | None = None
 
 
 @kind(

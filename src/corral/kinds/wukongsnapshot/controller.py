@@ -5,9 +5,14 @@ from collections.abc import Iterable
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
-from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
 from corral.kinds.wukong.spec import Wukong
-from corral.kinds.wukongsnapshot.plan import Snapshot, plan, report
+from corral.kinds.wukongsnapshot.facts import Snapshot
+from corral.kinds.wukongsnapshot.plan import plan, report
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotStatus
 
 BY_WUKONG = "wukong"
@@ -19,13 +24,17 @@ class WukongSnapshotReconciler:
         if asked is None:
             return None
         wukong = asked.spec.wukong_name
+        taken = read.get(VirtualMachineSnapshot, key.name, key.namespace)
+        content = taken.status.virtual_machine_snapshot_content_name if taken else ""
         return Snapshot(
             object=asked,
             now=read.now,
-            is_served=read.serves(VirtualMachineSnapshot),
+            absent=frozenset(kind for kind in (VirtualMachineSnapshot, VolumeSnapshot) if not read.serves(kind)),
             wukong=read.get(Wukong, wukong, key.namespace),
             machine=read.get(VirtualMachine, names.machine_name(wukong), key.namespace),
-            taken=read.get(VirtualMachineSnapshot, key.name, key.namespace),
+            taken=taken,
+            content=read.get(VirtualMachineSnapshotContent, content, key.namespace) if content else None,
+            volumes=read.owned(VolumeSnapshot, asked),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
@@ -42,6 +51,10 @@ def of_wukong(obj: Wukong | VirtualMachine, read: Reader) -> Iterable[Key]:
     return [Key(where, snapshot.metadata.name) for snapshot in found]
 
 
+def of_content(content: VirtualMachineSnapshotContent, _read: Reader) -> Iterable[Key]:
+    return (Key(content.metadata.namespace, content.spec.virtual_machine_snapshot_name),)
+
+
 def _wukong_of(snapshot: WukongSnapshot) -> Iterable[tuple[str, str]]:
     return ((snapshot.metadata.namespace, snapshot.spec.wukong_name),)
 
@@ -50,6 +63,8 @@ def controller() -> Controller[WukongSnapshot, Snapshot]:
     return (
         Controller.for_(WukongSnapshot, WukongSnapshotReconciler())
         .owns(VirtualMachineSnapshot, optional=True)
+        .owns(VolumeSnapshot, optional=True)
+        .watches(VirtualMachineSnapshotContent, to=of_content, optional=True)
         .watches(Wukong, to=of_wukong)
         .watches(VirtualMachine, to=of_wukong, optional=True)
         .indexes(WukongSnapshot, BY_WUKONG, _wukong_of)

@@ -1,126 +1,148 @@
 """What to do for a WukongSnapshot, and what its status says. Pure.
 
-KubeVirt takes the snapshot: a VirtualMachineSnapshot of the same name, made once. A moment cannot be taken again: one
-that failed stays failed, and one that someone deleted afterwards is told as lost, not made anew.
+Whatever takes it carries the name of what asked for it and is made once. A moment cannot be taken again: one that
+failed stays failed, and one that someone deleted afterwards is told as lost, not made anew.
 """
-
-from datetime import datetime
 
 import msgspec
 
 from corral.engine import NOTHING, Once, Outcome, Plan, Wait, children, conditions, verdict
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.kubevirt import GROUP as KUBEVIRT_GROUP
-from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.snapshots import (
     MachineRef,
     SnapshotSpec,
-    SnapshotStatus,
     VirtualMachineSnapshot,
+    VolumeSnapshot,
+    VolumeSnapshotSource,
+    VolumeSnapshotSpec,
 )
-from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.facts import (
+    Progress,
+    Snapshot,
+    is_of_disks,
+    is_over,
+    late_in_s,
+    needed_kind,
+    progress,
+)
 from corral.kinds.wukongsnapshot.spec import Phase, WukongSnapshot, WukongSnapshotStatus
-from corral.kube.meta import Condition, ObjectMeta
+from corral.kube.meta import Condition, Object, ObjectMeta
 
 WHOLE = "Whole"
-BY_KUBEVIRT: dict[str, Phase] = {"Succeeded": "Succeeded", "Failed": "Failed"}
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    object: WukongSnapshot
-    now: datetime
-    is_served: bool = True  # whether this cluster has VirtualMachineSnapshots
-    wukong: Wukong | None = None
-    machine: VirtualMachine | None = None
-    taken: VirtualMachineSnapshot | None = None
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    asked, taken = snapshot.object, snapshot.taken
+    asked = snapshot.object
     if asked.metadata.deletion_timestamp is not None:
         return NOTHING
-    if not snapshot.is_served:
-        missing = VirtualMachineSnapshot.resource.plural_and_group
-        message = f"this cluster does not have {missing}: install KubeVirt with snapshots; the work goes on then"
+    if needed_kind(asked) in snapshot.absent:
+        missing = needed_kind(asked).resource.plural_and_group
+        brings = "CSI snapshots" if is_of_disks(asked) else "KubeVirt with snapshots"
+        message = f"this cluster does not have {missing}: install {brings}; the work goes on then"
         return _wait("SnapshotsMissing", message, stalled=True)
-    if taken is None:
+    so_far = progress(snapshot)
+    if not so_far.begun:
         return _begin(snapshot)
-    return children(asked, [Once(taken_by(asked))], [taken]) + _end(taken.status)
+    return children(asked, [Once(obj) for obj in wanted(asked)], _there(snapshot)) + _end(snapshot, so_far)
+
+
+def _there(snapshot: Snapshot) -> list[Object]:
+    return [*([snapshot.taken] if snapshot.taken else []), *snapshot.volumes]
 
 
 def _begin(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
     if is_over(asked):
-        return _wait("SnapshotLost", f"VirtualMachineSnapshot {asked.metadata.name} is gone; it cannot be taken again")
+        return _wait("SnapshotLost", f"what held snapshot {asked.metadata.name} is gone; it cannot be taken again")
     where = f"{asked.metadata.namespace}/{asked.spec.wukong_name}"
     if snapshot.wukong is None:
         return _wait("WukongMissing", f"waiting for Wukong {where}")
+    disks = {disk.name for disk in snapshot.wukong.spec.disks}
+    unknown = [name for name in asked.spec.disks if name not in disks]
+    if unknown:
+        message = f"Wukong {where} has no disk {', '.join(unknown)}; it has {', '.join(sorted(disks))}"
+        return _wait("DiskUnknown", message, stalled=True)
     if snapshot.machine is None:
         return _wait("MachineMissing", f"waiting for the virtual machine of Wukong {where}")
-    return children(asked, [Once(taken_by(asked))], [])
+    return children(asked, [Once(obj) for obj in wanted(asked)], _there(snapshot))
 
 
-def _end(status: SnapshotStatus) -> Plan:
-    if status.phase == "Failed":
-        return _wait("SnapshotFailed", f"KubeVirt could not take it: {_error(status)}", stalled=True)
-    return NOTHING if status.ready_to_use else _wait("SnapshotUnderWay", "KubeVirt is taking the snapshot")
+def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
+    if so_far.error:
+        return _wait("SnapshotFailed", f"it could not be taken: {so_far.error}", stalled=True)
+    if so_far.ready:
+        return NOTHING
+    by = "the storage" if is_of_disks(snapshot.object) else "KubeVirt"
+    trouble = f" ({so_far.trouble})" if so_far.trouble else ""
+    waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{trouble}"),)
+    return Plan(waits=waits, again_after_s=late_in_s(snapshot) if so_far.trouble else None)
 
 
 def _wait(reason: str, message: str, *, stalled: bool = False) -> Plan:
     return Plan(waits=(Wait(reason=reason, message=message, stalled=stalled),))
 
 
-def _error(status: SnapshotStatus) -> str:
-    return status.error.message if status.error and status.error.message else "it says no reason"
-
-
-def taken_by(asked: WukongSnapshot) -> VirtualMachineSnapshot:
+def wanted(asked: WukongSnapshot) -> tuple[Object, ...]:
     """Called as what asked for it: whatever is lost on the way, there is never a second one."""
+    labels = {**names.MANAGED_BY, names.WUKONG_LABEL: asked.spec.wukong_name}
+    if is_of_disks(asked):
+        return tuple(_volume(asked, disk, labels) for disk in asked.spec.disks)
     machine = names.machine_name(asked.spec.wukong_name)
-    return VirtualMachineSnapshot(
-        metadata=ObjectMeta(
-            name=asked.metadata.name,
-            labels={**names.MANAGED_BY, names.WUKONG_LABEL: asked.spec.wukong_name},
-        ),
-        spec=SnapshotSpec(
-            source=MachineRef(api_group=KUBEVIRT_GROUP, kind="VirtualMachine", name=machine),
-            failure_deadline=asked.spec.failure_deadline,
+    of = MachineRef(api_group=KUBEVIRT_GROUP, kind="VirtualMachine", name=machine)
+    return (
+        VirtualMachineSnapshot(
+            metadata=ObjectMeta(name=asked.metadata.name, labels=labels),
+            spec=SnapshotSpec(source=of, failure_deadline=asked.spec.failure_deadline),
         ),
     )
 
 
-def is_over(asked: WukongSnapshot) -> bool:
-    return asked.status.phase in ("Succeeded", "Failed")
+def _volume(asked: WukongSnapshot, disk: str, labels: dict[str, str]) -> VolumeSnapshot:
+    name = names.volume_snapshot_name(asked.metadata.name, disk)
+    claim = names.disk_name(asked.spec.wukong_name, disk)
+    return VolumeSnapshot(
+        metadata=ObjectMeta(name=name, labels={**labels, names.DISK_LABEL: disk}),
+        spec=VolumeSnapshotSpec(
+            source=VolumeSnapshotSource(persistent_volume_claim_name=claim),
+            volume_snapshot_class_name=asked.spec.volume_snapshot_class_name or None,
+        ),
+    )
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> WukongSnapshotStatus:
-    asked, taken = snapshot.object, snapshot.taken
+    asked, so_far = snapshot.object, progress(snapshot)
     said = verdict(outcome, ready_message="the snapshot is taken")
-    if taken is None and is_over(asked):
+    if not so_far.begun and is_over(asked):
         gone = msgspec.structs.replace(asked.status, phase="Failed", error=said.message)
         return msgspec.structs.replace(
-            gone, conditions=conditions(asked, asked.status.conditions, said, snapshot.now, whole(None))
+            gone, conditions=conditions(asked, asked.status.conditions, said, snapshot.now, whole(Progress()))
         )
-    status = taken.status if taken else SnapshotStatus()
     return WukongSnapshotStatus(
         observed_generation=asked.metadata.generation,
-        phase=BY_KUBEVIRT.get(status.phase, "Creating") if taken else "Pending",
-        snapshot_name=taken.metadata.name if taken else "",
-        creation_time=status.creation_time,
-        error=_error(status) if status.phase == "Failed" else "",
-        indications=status.indications,
-        included_volumes=status.snapshot_volumes.included_volumes,
-        excluded_volumes=status.snapshot_volumes.excluded_volumes,
-        conditions=conditions(asked, asked.status.conditions, said, snapshot.now, whole(taken)),
+        phase=_phase(so_far),
+        snapshot_name=so_far.name,
+        creation_time=so_far.creation_time,
+        error=so_far.error,
+        indications=so_far.indications,
+        included_volumes=so_far.included,
+        excluded_volumes=so_far.excluded,
+        disks=so_far.disks,
+        conditions=conditions(asked, asked.status.conditions, said, snapshot.now, whole(so_far)),
     )
 
 
-def whole(taken: VirtualMachineSnapshot | None) -> Condition:
-    """Whether every disk is in it: storage that cannot do snapshots is left out by KubeVirt, without an error."""
-    if taken is None or not taken.status.ready_to_use:
+def _phase(so_far: Progress) -> Phase:
+    if not so_far.begun:
+        return "Pending"
+    return "Failed" if so_far.error else "Succeeded" if so_far.ready else "Creating"
+
+
+def whole(so_far: Progress) -> Condition:
+    """Whether every disk is in it: KubeVirt leaves out what has storage without snapshots, and is silent about it."""
+    if not so_far.ready:
         return Condition(type=WHOLE, status="Unknown", reason="NotTaken", message="there is no snapshot yet")
-    left_out = taken.status.snapshot_volumes.excluded_volumes
-    if left_out:
-        message = f"their storage cannot do snapshots: {', '.join(left_out)}"
+    if so_far.excluded:
+        message = f"not in it: {', '.join(so_far.excluded)}"
         return Condition(type=WHOLE, status="False", reason="DisksLeftOut", message=message)
     return Condition(type=WHOLE, status="True", reason="EveryDisk", message="every disk is in it")

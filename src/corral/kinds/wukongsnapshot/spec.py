@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from corral.kinds.parts import BasicStatus
 from corral.kinds.wukong.spec import CATEGORIES, GROUP, VERSION
-from corral.kube.crd import Column, kind, rule
+from corral.kube.crd import UNIQUE, Column, kind, rule
 from corral.kube.meta import Model, Object
 from corral.kube.values import Duration
 
@@ -20,9 +20,25 @@ class WukongSnapshotSpec(Model, frozen=True, kw_only=True):
         Meta(min_length=1, max_length=50, description="The Wukong, of this namespace."),
         rule("self == oldSelf", "a snapshot is of one Wukong; make another one"),
     ]
+    disks: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=63)], ...],
+        UNIQUE,
+        Meta(max_length=32, description="Only these. Default: the whole machine, quiesced by its guest agent."),
+        rule("self == oldSelf", "what a snapshot is of is decided once; make another one"),
+    ] = ()
+    volume_snapshot_class_name: Annotated[
+        str, Meta(max_length=253, description="Of snapshots of single disks. Default: the cluster's default class.")
+    ] = ""
     failure_deadline: Annotated[
         Annotated[Duration, Meta(max_length=16)], Meta(description="How long KubeVirt may try. 0: for ever.")
     ] = "5m"
+
+
+class DiskSnapshot(Model, frozen=True, kw_only=True):
+    """A disk that is in it, and the VolumeSnapshot that holds it: a source for disks of other Wukongs."""
+
+    name: str
+    volume_snapshot_name: str
 
 
 class WukongSnapshotStatus(BasicStatus, frozen=True, kw_only=True):
@@ -33,6 +49,7 @@ class WukongSnapshotStatus(BasicStatus, frozen=True, kw_only=True):
     indications: tuple[str, ...] = ()
     included_volumes: tuple[str, ...] = ()
     excluded_volumes: tuple[str, ...] = ()
+    disks: tuple[DiskSnapshot, ...] = ()
 
 
 @kind(

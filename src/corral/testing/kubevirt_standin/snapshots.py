@@ -1,21 +1,38 @@
-"""KubeVirt's snapshot controller's part: snapshots come to be ready, restores complete."""
+"""KubeVirt's and the storage's part: snapshots come to be ready, and disks are set back to them."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
-from corral.kinds.wukong.api.snapshots import VirtualMachineRestore, VirtualMachineSnapshot
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineRestore,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+    VolumeSnapshotSource,
+    VolumeSnapshotSpec,
+)
 from corral.kinds.wukong.machine import backing_name
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.kubevirt_standin.access import Access
 
 TAKEN_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
+UID_MARK = "standin/restore-uid"
+
+Where = tuple[str, str]
+
 
 class Snapshots:
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, being_restored: set[Where]) -> None:
         self._access = access
-        self.failing: dict[str, str] = {}  # VirtualMachineSnapshot -> why
+        self._being_restored = being_restored
+        self._kept: dict[Where, PersistentVolumeClaim] = {}  # claims as they were when they were deleted
+        self.failing: dict[str, str] = {}  # VirtualMachineSnapshot, VolumeSnapshot or VirtualMachineRestore -> why
         self.without_snapshots: set[str] = set()  # volumes whose storage cannot do it
 
     async def step(self) -> None:
@@ -24,10 +41,12 @@ class Snapshots:
         for snapshot in await self._access.all(VirtualMachineSnapshot):
             where = (snapshot.metadata.namespace, snapshot.spec.source.name)
             await self._snapshot(snapshot, machines.get(where), is_running=where in running)
+        for volume in await self._access.all(VolumeSnapshot):
+            await self._volume(volume)
         for restore in await self._access.all(VirtualMachineRestore):
             where = (restore.metadata.namespace, restore.spec.target.name)
-            if not restore.status.complete and where not in running:
-                await self._access.set_status(restore, {"complete": True, "restoreTime": _text(TAKEN_AT)})
+            if not restore.status.complete and where not in running and where in machines:
+                await self._restore(restore, machines[where])
 
     async def _snapshot(
         self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine | None, *, is_running: bool
@@ -35,7 +54,10 @@ class Snapshots:
         if snapshot.status.phase == "":
             await self._access.set_status(snapshot, {"phase": "InProgress", "readyToUse": False})
         elif snapshot.status.phase == "InProgress" and machine is not None:
-            await self._access.set_status(snapshot, self._taken(snapshot, machine, is_running=is_running))
+            status = self._taken(snapshot, machine, is_running=is_running)
+            if status["phase"] == "Succeeded":
+                await self._keep(snapshot, machine, status["snapshotVolumes"]["includedVolumes"])
+            await self._access.set_status(snapshot, status)
 
     def _taken(
         self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, *, is_running: bool
@@ -49,11 +71,89 @@ class Snapshots:
             "readyToUse": True,
             "creationTime": _text(TAKEN_AT),
             "indications": ["Online", "GuestAgent"] if is_running else [],
+            "virtualMachineSnapshotContentName": _content_name(snapshot),
             "snapshotVolumes": {
                 "includedVolumes": [name for name in volumes if name not in left_out],
                 "excludedVolumes": left_out,
             },
         }
+
+    async def _keep(self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, included: list[str]) -> None:
+        """A VolumeSnapshot for each volume, and the content that names them."""
+        namespace, name = snapshot.metadata.namespace, _content_name(snapshot)
+        if await self._access.find(VirtualMachineSnapshotContent, name, namespace) is not None:
+            return
+        claims = {v.name: backing_name(v) for v in machine.spec.template.spec.volumes if v.name in included}
+        held = {volume: f"vmsnapshot-{snapshot.metadata.uid}-volume-{volume}" for volume in claims}
+        for volume, claim in claims.items():
+            source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
+            metadata = ObjectMeta(name=held[volume], namespace=namespace)
+            await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
+        content = {
+            "apiVersion": VirtualMachineSnapshotContent.resource.api_version,
+            "kind": "VirtualMachineSnapshotContent",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "virtualMachineSnapshotName": snapshot.metadata.name,
+                "source": {"virtualMachine": {"metadata": {}, "spec": msgspec.to_builtins(machine.spec)}},
+                "volumeBackups": [
+                    {"volumeName": volume, "persistentVolumeClaim": {}, "volumeSnapshotName": held[volume]}
+                    for volume in claims
+                ],
+            },
+        }
+        await self._access.create(VirtualMachineSnapshotContent.resource.untyped()(content=content))
+
+    async def _volume(self, volume: VolumeSnapshot) -> None:
+        if why := self.failing.get(volume.metadata.name):
+            if volume.status.error is None:
+                status = {"readyToUse": False, "error": {"message": why, "time": _text(TAKEN_AT)}}
+                await self._access.set_status(volume, status)
+        elif not volume.status.ready_to_use:
+            status = {"readyToUse": True, "creationTime": _text(TAKEN_AT), "error": None}
+            await self._access.set_status(volume, status)
+
+    async def _restore(self, restore: VirtualMachineRestore, machine: VirtualMachine) -> None:
+        """In place: each claim goes, and one of the same name comes; then the machine's old spec; then it is told."""
+        if why := self.failing.get(restore.metadata.name):
+            if not restore.status.conditions:
+                condition = {"type": "Failure", "status": "True", "reason": "", "message": why}
+                await self._access.set_status(restore, {"complete": False, "conditions": [condition]})
+            return
+        namespace, name = restore.metadata.namespace, restore.spec.virtual_machine_snapshot_name
+        snapshot = await self._access.find(VirtualMachineSnapshot, name, namespace)
+        included = snapshot.status.snapshot_volumes.included_volumes if snapshot else ()
+        volumes = [v for v in machine.spec.template.spec.volumes if v.name in included]
+        for where in [(namespace, backing_name(volume)) for volume in volumes]:
+            if not await self._is_set_back(where, restore):
+                return
+        await self._access.patch(machine, {"spec": {"template": {"spec": {"hostname": "as-it-was"}}}})
+        await self._access.set_status(restore, {"complete": True, "restoreTime": _text(TAKEN_AT)})
+        self._being_restored.clear()
+
+    async def _is_set_back(self, where: Where, restore: VirtualMachineRestore) -> bool:
+        claim = await self._access.find(PersistentVolumeClaim, where[1], where[0])
+        mark = {"restore.kubevirt.io/name": restore.metadata.name, UID_MARK: restore.metadata.uid}
+        if claim is None:
+            before = self._kept[where].metadata
+            metadata = ObjectMeta(
+                name=where[1],
+                namespace=where[0],
+                labels=before.labels,
+                annotations={**before.annotations, **mark},
+            )
+            await self._access.create(PersistentVolumeClaim(metadata=metadata, spec=self._kept[where].spec))
+            return False
+        if claim.metadata.annotations.get(UID_MARK) == restore.metadata.uid:
+            return claim.status.phase == "Bound"
+        self._being_restored.add(where)
+        self._kept[where] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, volume_name=""))
+        await self._access.delete(claim)
+        return False
+
+
+def _content_name(snapshot: VirtualMachineSnapshot) -> str:
+    return f"vmsnapshot-content-{snapshot.metadata.uid}"
 
 
 def _text(moment: datetime) -> str:

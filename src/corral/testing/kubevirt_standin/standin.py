@@ -36,7 +36,7 @@ class KubeVirtStandIn:
         self.pace_s = pace_s
         self.volumes = Volumes(self.access, real_binding=real_binding, csi=csi)
         self.machines = Machines(self.access)
-        self.snapshots = Snapshots(self.access)
+        self.snapshots = Snapshots(self.access, self.volumes.being_restored)
         self.refused: set[str] = set()
 
     async def run(self) -> None:

@@ -29,6 +29,7 @@ class Volumes:
         self._access = access
         self._real_binding = real_binding
         self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
+        self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
         self.failing: dict[str, str] = {}  # DataVolume -> why its import fails
 
     async def step(self, consumed: frozenset[tuple[str, str]]) -> None:
@@ -38,7 +39,7 @@ class Volumes:
         volumes = {v.metadata.name for v in await self._access.all(PersistentVolume)} if self._real_binding else set()
         for data_volume in await self._access.all(DataVolume):
             where = (data_volume.metadata.namespace, data_volume.metadata.name)
-            if data_volume.metadata.deletion_timestamp is None:
+            if data_volume.metadata.deletion_timestamp is None and where not in self.being_restored:
                 await self._fill(data_volume, claims.get(where), classes, is_consumed=where in consumed)
         for where, claim in claims.items():
             if claim.metadata.deletion_timestamp is None:

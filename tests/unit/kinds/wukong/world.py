@@ -15,9 +15,15 @@ from corral.kinds.wukong.api.kubevirt import (
     VirtualMachineInstanceMigration,
 )
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.api.snapshots import VirtualMachineRestore, VirtualMachineSnapshot
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineRestore,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.client import Client, Precondition
 from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
@@ -28,7 +34,12 @@ from corral.testing.operators import Operator, converged
 
 NAMESPACE: Final = "lab"
 KUBEVIRT: Final[tuple[type[Object], ...]] = (VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration)
-SNAPSHOTS: Final[tuple[type[Object], ...]] = (VirtualMachineSnapshot, VirtualMachineRestore)
+SNAPSHOTS: Final[tuple[type[Object], ...]] = (
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VirtualMachineRestore,
+    VolumeSnapshot,
+)
 FOREIGN: Final[tuple[type[Object], ...]] = (*KUBEVIRT, *SNAPSHOTS, DataVolume, NetworkAttachmentDefinition)
 
 SMALL = "{cpu: 2, memory: 2Gi, disks: [{name: root, size: 10Gi, image: 'https://images.test/debian.qcow2'}]}"
@@ -59,6 +70,25 @@ def a_class(name: str = "fast", *, waits: bool = False, grows: bool = True, defa
     )
 
 
+def definition_of(kind: type[Object]) -> dict[str, Any]:
+    resource = kind.resource
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    subresources: dict[str, Any] = {} if kind is VirtualMachineInstance else {"subresources": {"status": {}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.plural_and_group},
+        "spec": {
+            "group": resource.group,
+            "names": {"kind": resource.kind, "plural": resource.plural},
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [
+                {"name": resource.version, "served": True, "storage": True, "schema": anything, **subresources}
+            ],
+        },
+    }
+
+
 class World:
     def __init__(
         self,
@@ -72,6 +102,7 @@ class World:
     ) -> None:
         self.server = FakeApiServer(seed=seed, namespaces=(NAMESPACE,))
         self.server.register(Wukong, status=True)
+        self.server.register(WukongSnapshot, status=True)
         for kind in FOREIGN:
             if kind not in set(lacking):
                 self.serve(kind)
@@ -85,8 +116,9 @@ class World:
     def build() -> AnyController:
         return controller()
 
-    def serve(self, kind: type[Object] | Resource) -> None:
-        self.server.register(kind, status=kind is not VirtualMachineInstance)
+    def serve(self, kind: type[Object]) -> None:
+        """As when its definition is applied, which tells the operator of it."""
+        self.server.add(definition_of(kind))
 
     async def begin(self, *objects: Object) -> None:
         """The world turns: the operator and the stand-in run, and a person makes these objects."""

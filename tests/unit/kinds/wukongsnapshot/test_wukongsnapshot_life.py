@@ -4,40 +4,13 @@ import asyncio
 
 import pytest
 
-from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot
-from corral.kinds.wukongsnapshot.controller import controller
-from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec, WukongSnapshotStatus
-from corral.kube.meta import ObjectMeta
+from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot, VolumeSnapshot
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.testing.apiserver.faults import Fault
-from corral.testing.operators import Operator, converged
-from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, SNAPSHOTS, World, a_wukong
+from tests.unit.kinds.wukong.world import SNAPSHOTS
+from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
-
-
-class SnapshotWorld(World):
-    """A Wukong's world with a second operator, for its snapshots."""
-
-    async def open(self) -> None:
-        self.server.register(WukongSnapshot, status=True)
-        await self.make(a_wukong(LARGE))
-        Operator(self.server, controller, name="snapshots").start()
-
-    async def take(self) -> None:
-        metadata = ObjectMeta(name="friday", namespace=NAMESPACE)
-        asked = WukongSnapshot(metadata=metadata, spec=WukongSnapshotSpec(wukong_name="vm"))
-        await self.client.create(asked, field_manager="person")
-        await self.rest()
-
-    async def rest(self) -> None:
-        await converged(self.server, controller, within_s=300, quiet_s=11.0)
-
-    async def status(self) -> WukongSnapshotStatus:
-        return (await self.client.get(WukongSnapshot, "friday", NAMESPACE)).status
-
-    async def told(self, kind: str) -> tuple[str, str]:
-        found = next(c for c in (await self.status()).conditions if c.type == kind)
-        return found.status, found.reason
 
 
 async def test_a_snapshot_is_taken_and_tells_what_is_in_it() -> None:
@@ -53,6 +26,8 @@ async def test_a_snapshot_is_taken_and_tells_what_is_in_it() -> None:
     assert "GuestAgent" in status.indications
     assert await world.told("Ready") == ("True", "AsDesired")
     assert await world.told("Whole") == ("False", "DisksLeftOut")
+    (root,) = status.disks
+    assert (root.name, root.volume_snapshot_name in world.names(VolumeSnapshot)) == ("root", True)
 
 
 async def test_a_snapshot_that_failed_stays_failed_with_kubevirts_reason() -> None:
@@ -112,3 +87,40 @@ async def test_a_cluster_without_snapshots_is_told_and_they_are_taken_when_it_ha
     await asyncio.sleep(120)
     await world.rest()
     assert (await world.status()).phase == "Succeeded"
+
+
+async def test_a_snapshot_of_named_disks_is_one_of_these_volumes_and_says_what_it_is_not_of() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take(disks=("data",))
+
+    status = await world.status()
+    assert world.names(VirtualMachineSnapshot) == []
+    assert world.names(VolumeSnapshot) == ["friday-data"]
+    assert (status.phase, status.included_volumes, status.excluded_volumes) == ("Succeeded", ("data",), ("root",))
+    assert [(disk.name, disk.volume_snapshot_name) for disk in status.disks] == [("data", "friday-data")]
+    assert status.indications == ()  # nobody froze the guest
+    assert await world.told("Whole") == ("False", "DisksLeftOut")
+
+
+async def test_a_disk_that_the_wukong_does_not_have_is_told_with_those_it_has() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take(disks=("data", "swap"))
+    assert await world.told("Stalled") == ("True", "DiskUnknown")
+    assert "has no disk swap; it has data, root" in (await world.status()).conditions[0].message
+    assert world.names(VolumeSnapshot) == []
+
+
+async def test_storage_that_is_in_trouble_has_until_the_deadline_and_then_it_has_failed() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.standin.snapshots.failing["friday-data"] = "no such class"
+    await world.take(disks=("data",))
+    assert (await world.status()).phase == "Creating"
+    assert "no such class" in (await world.status()).conditions[0].message
+
+    await asyncio.sleep(301)
+    await world.rest()
+    assert ((await world.status()).phase, (await world.status()).error) == ("Failed", "data: no such class")
+    assert await world.told("Stalled") == ("True", "SnapshotFailed")

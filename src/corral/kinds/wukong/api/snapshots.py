@@ -1,4 +1,4 @@
-"""snapshot.kubevirt.io/v1beta1: VirtualMachineSnapshot and VirtualMachineRestore."""
+"""snapshot.kubevirt.io/v1beta1: snapshots of machines and their restores; snapshot.storage.k8s.io/v1: of volumes."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -7,6 +7,7 @@ from corral.kinds.wukong.api.kubevirt import ReportedCondition
 from corral.kube.meta import Model, Object, Resource
 
 GROUP = "snapshot.kubevirt.io"
+STORAGE_GROUP = "snapshot.storage.k8s.io"
 
 
 class MachineRef(Model, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class SnapshotStatus(Model, frozen=True, kw_only=True):
     error: SnapshotError | None = None
     indications: tuple[str, ...] = ()
     snapshot_volumes: SnapshotVolumes = SnapshotVolumes()
+    virtual_machine_snapshot_content_name: str = ""
 
 
 class VirtualMachineSnapshot(Object, frozen=True, kw_only=True):
@@ -44,6 +46,48 @@ class VirtualMachineSnapshot(Object, frozen=True, kw_only=True):
 
     spec: SnapshotSpec
     status: SnapshotStatus = SnapshotStatus()
+
+
+class VolumeBackup(Model, frozen=True, kw_only=True):
+    volume_name: str
+    volume_snapshot_name: str = ""
+
+
+class ContentSpec(Model, frozen=True, kw_only=True):
+    virtual_machine_snapshot_name: str = ""
+    volume_backups: tuple[VolumeBackup, ...] = ()
+
+
+class VirtualMachineSnapshotContent(Object, frozen=True, kw_only=True):
+    """What KubeVirt keeps of a machine: its spec, which is not needed here, and a VolumeSnapshot for each volume."""
+
+    resource: ClassVar[Resource] = Resource(
+        GROUP, "v1beta1", "VirtualMachineSnapshotContent", "virtualmachinesnapshotcontents", True
+    )
+
+    spec: ContentSpec = ContentSpec()
+
+
+class VolumeSnapshotSource(Model, frozen=True, kw_only=True):
+    persistent_volume_claim_name: str | None = None
+
+
+class VolumeSnapshotSpec(Model, frozen=True, kw_only=True):
+    source: VolumeSnapshotSource
+    volume_snapshot_class_name: str | None = None
+
+
+class VolumeSnapshotStatus(Model, frozen=True, kw_only=True):
+    ready_to_use: bool = False
+    creation_time: datetime | None = None
+    error: SnapshotError | None = None
+
+
+class VolumeSnapshot(Object, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(STORAGE_GROUP, "v1", "VolumeSnapshot", "volumesnapshots", True)
+
+    spec: VolumeSnapshotSpec
+    status: VolumeSnapshotStatus = VolumeSnapshotStatus()
 
 
 class RestoreSpec(Model, frozen=True, kw_only=True):

@@ -1,0 +1,100 @@
+"""Snapshots by a schedule: which one is due, and which ones are old enough to go. Pure.
+
+A snapshot is called after the time it was due, not after the time it was made: a lost answer or a restart makes no
+second one. Of several that were missed, one is taken. They stay when their Wukong is deleted: they are for that.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from corral.engine import NOTHING, Action, Create, Delete, Plan, Wait, target
+from corral.kinds.names import fitted
+from corral.kinds.wukong import names
+from corral.kinds.wukong.cron import BadCron, parse_cron
+from corral.kinds.wukong.spec import SnapshotPolicy, Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
+from corral.kube.meta import ObjectMeta
+from corral.kube.values import parse_duration
+
+TIME_FORMAT = "%Y-%m-%dT%H:%MZ"
+
+
+def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *, has_machine: bool) -> Plan:
+    policy = wukong.spec.snapshot_policy
+    if policy is None:
+        return NOTHING
+    try:
+        cron = parse_cron(policy.schedule)
+    except BadCron as error:
+        message = f"snapshotPolicy.schedule: {error}"
+        return Plan(waits=(Wait(reason="BadSchedule", message=message, stalled=True),))
+    ours = sorted(taken, key=due_time)
+    due = cron.latest(last_due(wukong, ours), now) if has_machine else None
+    upcoming = cron.next_after(now)
+    again = [(upcoming - now).total_seconds()] if upcoming else []
+    expiry = _next_expiry(ours, policy, now)
+    again += [expiry] if expiry is not None else []
+    actions: list[Action] = [_delete(old) for old in outdated(ours, policy, now)]
+    if due is not None:
+        message = f"snapshotPolicy says {policy.schedule}; the last one was due"
+        actions.insert(0, Create(object=_snapshot(wukong, due), reason="SnapshotDue", message=message))
+    return Plan(actions=tuple(actions), again_after_s=max(min(again), 1.0) if again else None)
+
+
+def last_due(wukong: Wukong, ours: Iterable[WukongSnapshot]) -> datetime:
+    """From when on something may be due: what is known of earlier ones, or the Wukong's own beginning."""
+    begun = wukong.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+    known = [wukong.status.last_snapshot_due] if wukong.status.last_snapshot_due else []
+    return max([begun, *known, *(due_time(snapshot) for snapshot in ours)])
+
+
+def due_time(snapshot: WukongSnapshot) -> datetime:
+    written = snapshot.metadata.annotations.get(names.DUE_ANNOTATION, "")
+    try:
+        return datetime.strptime(written, TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return snapshot.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+
+
+def outdated(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) -> list[WukongSnapshot]:
+    """More than maxCount, older than maxAge, or failed before a good one; never the newest good one."""
+    good = [snapshot for snapshot in ours if snapshot.status.phase == "Succeeded"]
+    if not good:
+        return []
+    newest, older = good[-1], good[:-1]
+    too_many = older[: max(len(good) - policy.max_count, 0)]
+    too_old = [s for s in older if policy.max_age and now - due_time(s) > parse_duration(policy.max_age)]
+    failed = [s for s in ours if s.status.phase == "Failed" and due_time(s) < due_time(newest)]
+    gone = {snapshot.metadata.name for snapshot in (*too_many, *too_old, *failed)}
+    return [s for s in ours if s.metadata.name in gone and s.metadata.deletion_timestamp is None]
+
+
+def _next_expiry(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) -> float | None:
+    if not policy.max_age:
+        return None
+    good = [s for s in ours if s.status.phase == "Succeeded"][:-1]
+    left = [(due_time(s) + parse_duration(policy.max_age) - now).total_seconds() for s in good]
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def _delete(old: WukongSnapshot) -> Delete:
+    return Delete(target=target(old), reason="SnapshotOutdated", message="snapshotPolicy keeps newer ones")
+
+
+def _snapshot(wukong: Wukong, due: datetime) -> WukongSnapshot:
+    return WukongSnapshot(
+        metadata=ObjectMeta(
+            name=fitted(f"{wukong.metadata.name}-{due:%Y%m%d%H%M}"),
+            namespace=wukong.metadata.namespace,
+            labels={**names.MANAGED_BY, names.SCHEDULED_LABEL: wukong.metadata.name},
+            annotations={names.DUE_ANNOTATION: due.strftime(TIME_FORMAT)},
+        ),
+        spec=WukongSnapshotSpec(wukong_name=wukong.metadata.name),
+    )
+
+
+def latest_due(wukong: Wukong, taken: Iterable[WukongSnapshot]) -> datetime | None:
+    """For the status: kept there, because someone may delete the newest snapshot."""
+    times = [due_time(snapshot) for snapshot in taken]
+    times += [wukong.status.last_snapshot_due] if wukong.status.last_snapshot_due else []
+    return max(times, default=None)

@@ -1,0 +1,126 @@
+"""What a pass knows of a WukongSnapshot, and how far its two ways to be taken are. Pure.
+
+the whole machine     one VirtualMachineSnapshot: KubeVirt freezes the guest by its agent and takes every volume
+named disks           a VolumeSnapshot each: as after a power cut, for nobody freezes the guest
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from corral.kinds.wukong import names
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
+from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import DiskSnapshot, WukongSnapshot
+from corral.kube.meta import Object
+from corral.kube.values import parse_duration
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    object: WukongSnapshot
+    now: datetime
+    absent: frozenset[type[Object]] = frozenset()
+    wukong: Wukong | None = None
+    machine: VirtualMachine | None = None
+    taken: VirtualMachineSnapshot | None = None
+    content: VirtualMachineSnapshotContent | None = None
+    volumes: tuple[VolumeSnapshot, ...] = ()
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Of either way, in the same words."""
+
+    begun: bool = False
+    ready: bool = False
+    error: str = ""  # it failed, and stays so
+    trouble: str = ""  # it may still come to be
+    name: str = ""
+    creation_time: datetime | None = None
+    indications: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    disks: tuple[DiskSnapshot, ...] = ()
+
+
+def is_of_disks(asked: WukongSnapshot) -> bool:
+    return bool(asked.spec.disks)
+
+
+def needed_kind(asked: WukongSnapshot) -> type[Object]:
+    return VolumeSnapshot if is_of_disks(asked) else VirtualMachineSnapshot
+
+
+def is_over(asked: WukongSnapshot) -> bool:
+    return asked.status.phase in ("Succeeded", "Failed")
+
+
+def progress(snapshot: Snapshot) -> Progress:
+    return _of_volumes(snapshot) if is_of_disks(snapshot.object) else _of_machine(snapshot)
+
+
+def _of_machine(snapshot: Snapshot) -> Progress:
+    taken = snapshot.taken
+    if taken is None:
+        return Progress()
+    status = taken.status
+    failed = status.phase == "Failed"
+    said = status.error.message if status.error and status.error.message else "it says no reason"
+    backups = snapshot.content.spec.volume_backups if snapshot.content else ()
+    found = {b.volume_name: b.volume_snapshot_name for b in backups if b.volume_snapshot_name}
+    included = status.snapshot_volumes.included_volumes
+    return Progress(
+        begun=True,
+        ready=status.ready_to_use,
+        error=said if failed else "",
+        name=taken.metadata.name,
+        creation_time=status.creation_time,
+        indications=status.indications,
+        included=included,
+        excluded=status.snapshot_volumes.excluded_volumes,
+        disks=tuple(DiskSnapshot(name=n, volume_snapshot_name=found[n]) for n in included if n in found),
+    )
+
+
+def _of_volumes(snapshot: Snapshot) -> Progress:
+    asked = snapshot.object
+    found = {volume.metadata.name: volume for volume in snapshot.volumes}
+    wanted = {disk: found.get(names.volume_snapshot_name(asked.metadata.name, disk)) for disk in asked.spec.disks}
+    there = {disk: volume for disk, volume in wanted.items() if volume is not None}
+    troubles = [f"{disk}: {v.status.error.message}" for disk, v in there.items() if v.status.error is not None]
+    ready = [disk for disk, volume in there.items() if volume.status.ready_to_use]
+    times = [volume.status.creation_time for volume in there.values() if volume.status.creation_time is not None]
+    trouble = "; ".join(troubles)
+    return Progress(
+        begun=len(there) == len(wanted),
+        ready=len(ready) == len(wanted),
+        error=trouble if trouble and is_late(snapshot) else "",
+        trouble=trouble,
+        creation_time=max(times, default=None),
+        included=tuple(ready),
+        excluded=_others(snapshot),
+        disks=tuple(DiskSnapshot(name=disk, volume_snapshot_name=there[disk].metadata.name) for disk in ready),
+    )
+
+
+def _others(snapshot: Snapshot) -> tuple[str, ...]:
+    disks = snapshot.wukong.spec.disks if snapshot.wukong else ()
+    return tuple(disk.name for disk in disks if disk.name not in snapshot.object.spec.disks)
+
+
+def late_in_s(snapshot: Snapshot) -> float | None:
+    """How long it may still be tried; None: for ever."""
+    within = parse_duration(snapshot.object.spec.failure_deadline).total_seconds()
+    since = snapshot.object.metadata.creation_timestamp
+    if not within or since is None:
+        return None
+    return within - (snapshot.now - since).total_seconds()
+
+
+def is_late(snapshot: Snapshot) -> bool:
+    left_s = late_in_s(snapshot)
+    return left_s is not None and left_s <= 0

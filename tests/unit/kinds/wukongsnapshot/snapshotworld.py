@@ -1,0 +1,29 @@
+"""A Wukong's world with a second operator, for its snapshots."""
+
+from corral.kinds.wukongsnapshot.controller import controller
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec, WukongSnapshotStatus
+from corral.kube.meta import ObjectMeta
+from corral.testing.operators import Operator, converged
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
+
+
+class SnapshotWorld(World):
+    async def open(self, spec: str = LARGE) -> None:
+        await self.make(a_wukong(spec))
+        Operator(self.server, controller, name="snapshots").start()
+
+    async def take(self, name: str = "friday", disks: tuple[str, ...] = ()) -> None:
+        metadata = ObjectMeta(name=name, namespace=NAMESPACE)
+        asked = WukongSnapshot(metadata=metadata, spec=WukongSnapshotSpec(wukong_name="vm", disks=disks))
+        await self.client.create(asked, field_manager="person")
+        await self.rest()
+
+    async def rest(self) -> None:
+        await converged(self.server, controller, within_s=300, quiet_s=11.0)
+
+    async def status(self, name: str = "friday") -> WukongSnapshotStatus:
+        return (await self.client.get(WukongSnapshot, name, NAMESPACE)).status
+
+    async def told(self, kind: str) -> tuple[str, str]:
+        found = next(c for c in (await self.status()).conditions if c.type == kind)
+        return found.status, found.reason

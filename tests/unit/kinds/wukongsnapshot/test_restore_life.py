@@ -1,0 +1,157 @@
+"""`restoreFromSnapshot` in virtual time: in place and to a new machine, once, and never over an empty disk."""
+
+import asyncio
+
+import pytest
+
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
+from corral.kinds.wukong.spec import Wukong
+from corral.kube.models.core_v1 import PersistentVolumeClaim
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, SNAPSHOTS, a_wukong
+from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+MARK = "restore.kubevirt.io/name"
+
+
+class RestoreWorld(SnapshotWorld):
+    async def opened(self) -> "RestoreWorld":
+        await self.open()
+        await self.take()
+        return self
+
+    async def set_back(self, to: str | None = "friday") -> None:
+        await self.change({"restoreFromSnapshot": to})
+
+    async def marks(self) -> dict[str, str]:
+        """Which restore made each claim."""
+        claims = self.server.all_of(PersistentVolumeClaim, NAMESPACE)
+        return {c["metadata"]["name"]: c["metadata"].get("annotations", {}).get(MARK, "") for c in claims}
+
+
+async def test_a_machine_is_halted_set_back_and_runs_again_as_its_spec_says() -> None:
+    world = await RestoreWorld().opened()
+    before = (await world.instance()).metadata.uid
+    await world.set_back()
+
+    assert world.names(VirtualMachineRestore) == ["vm-from-friday"]
+    assert await world.marks() == {"vm-root": "vm-from-friday", "vm-data": "vm-from-friday"}
+    wukong = await world.wukong()
+    assert (wukong.status.phase, wukong.status.restored_from) == ("Running", "friday")
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    assert (await world.instance()).metadata.uid != before
+    assert (await world.machine()).spec.template.spec.hostname == "vm"  # not as the snapshot had it
+
+
+async def test_nothing_of_ours_touches_disks_or_machine_while_kubevirt_has_them() -> None:
+    world = await RestoreWorld().opened()
+    before = {c["metadata"]["uid"] for c in world.server.all_of(PersistentVolumeClaim, NAMESPACE)}
+    world.standin.pace_s = 30
+    await world.patch(Wukong, "vm", {"spec": {"restoreFromSnapshot": "friday"}})
+    reasons = set()
+    for _ in range(200):
+        await asyncio.sleep(3)
+        reasons.add(await world.condition("Ready"))
+        claims = world.server.all_of(PersistentVolumeClaim, NAMESPACE)
+        unmarked = {c["metadata"]["uid"] for c in claims if MARK not in c["metadata"].get("annotations", {})}
+        assert unmarked <= before, "an empty claim was made where a disk is to come back"
+    assert ("False", "Restoring") in reasons
+    assert await world.marks() == {"vm-root": "vm-from-friday", "vm-data": "vm-from-friday"}
+
+
+async def test_a_restore_happens_once_and_again_only_when_it_is_asked_for_again() -> None:
+    world = await RestoreWorld().opened()
+    await world.set_back()
+    first = (await world.claim("vm-data")).metadata.uid
+    await world.delete(VirtualMachineRestore, "vm-from-friday")
+    await world.settled()
+    assert (await world.claim("vm-data")).metadata.uid == first
+
+    await world.set_back(None)
+    assert (await world.wukong()).status.restored_from == ""
+    await world.set_back()
+    assert (await world.claim("vm-data")).metadata.uid != first
+    await world.take("monday")
+    await world.set_back("monday")
+    assert world.names(VirtualMachineRestore) == ["vm-from-monday"]
+    assert (await world.wukong()).status.restored_from == "monday"
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+async def test_an_operator_that_dies_on_the_way_sets_back_once(writes: int) -> None:
+    world = await RestoreWorld().opened()
+    keeper = asyncio.create_task(world.operator.keep_running())
+    world.operator.connection.crash_after_writes(writes)
+    await world.set_back()
+    assert await world.marks() == {"vm-root": "vm-from-friday", "vm-data": "vm-from-friday"}
+    assert (await world.wukong()).status.phase == "Running"
+    keeper.cancel()
+
+
+async def test_a_restore_that_fails_is_told_and_the_machine_goes_on_when_it_is_taken_out() -> None:
+    world = await RestoreWorld().opened()
+    world.standin.snapshots.failing["vm-from-friday"] = "snapshot is corrupt"
+    await world.set_back()
+    assert await world.condition("Stalled") == ("True", "RestoreFailed")
+    assert "snapshot is corrupt" in (await world.wukong()).status.conditions[0].message
+
+    await world.set_back(None)
+    assert world.names(VirtualMachineRestore) == []
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_new_wukong_is_made_from_a_snapshot_with_what_the_snapshot_has() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.standin.snapshots.without_snapshots.add("data")
+    await world.take()
+    await world.add(a_wukong(LARGE + "restoreFromSnapshot: friday\n", "copy"))
+
+    status = (await world.wukong("copy")).status
+    assert (status.phase, status.restored_from) == ("Running", "friday")
+    root = world.server.get(DataVolume, "copy-root", NAMESPACE)
+    assert root is not None
+    held = (await world.status()).disks[0].volume_snapshot_name
+    assert root["spec"]["source"] == {"snapshot": {"name": held, "namespace": NAMESPACE}}
+    assert (await world.claim("copy-data")).metadata.annotations.get("vm.corral.dev/restored-from") is None
+    assert world.names(VirtualMachineRestore) == []
+    await world.delete(Wukong, "vm")
+    await world.delete(Wukong, "copy")
+    await world.settled()
+    assert world.names(PersistentVolumeClaim) == []
+
+
+async def test_a_new_wukong_waits_for_its_snapshot_before_it_makes_a_disk() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.add(a_wukong(LARGE + "restoreFromSnapshot: friday\n", "copy"))
+    assert await world.condition("Ready", "copy") == ("False", "SnapshotMissing")
+    assert "copy-data" not in world.names(PersistentVolumeClaim)
+    await world.take()
+    await world.settled()
+    assert (await world.wukong("copy")).status.phase == "Running"
+
+
+async def test_what_cannot_be_set_back_is_told_and_the_machine_runs_on() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take("part", disks=("data",))
+    await world.change({"restoreFromSnapshot": "part"})
+    assert await world.condition("Stalled") == ("True", "RestoreImpossible")
+    assert "of single disks" in (await world.wukong()).status.conditions[0].message
+    assert (await world.wukong()).status.phase == "Running"
+
+    await world.take()
+    await world.add(a_wukong(name="other"))
+    await world.change({"restoreFromSnapshot": "friday"}, "other")
+    assert "only a new Wukong can be made from it" in (await world.wukong("other")).status.conditions[0].message
+
+
+async def test_without_restores_in_the_cluster_the_missing_kind_is_named() -> None:
+    world = SnapshotWorld(lacking=(SNAPSHOTS[2],))
+    await world.open()
+    await world.take()
+    await world.change({"restoreFromSnapshot": "friday"})
+    assert await world.condition("Stalled") == ("True", "SnapshotsMissing")
+    assert (await world.wukong()).status.phase == "Running"

@@ -1,0 +1,113 @@
+"""Snapshots by a schedule: at their time, once, as many as are to be kept."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from corral.kinds.wukong.cron import BadCron, parse_cron
+from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
+from tests.unit.kinds.wukong.world import SMALL, a_wukong
+from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
+
+HOURLY = SMALL[:-1] + ", snapshotPolicy: {schedule: '0 * * * *', maxCount: 2}}"
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "after", "upcoming"),
+    [
+        ("0 3 * * *", "2026-01-01T00:00", "2026-01-01T03:00"),
+        ("0 3 * * *", "2026-01-01T03:00", "2026-01-02T03:00"),
+        ("*/15 * * * *", "2026-01-01T00:16", "2026-01-01T00:30"),
+        ("30 2 1-7 * 0", "2026-01-08T00:00", "2026-01-11T02:30"),  # either day, as crontab has it
+        ("0 0 29 2 *", "2026-03-01T00:00", "2028-02-29T00:00"),
+        ("0 0 * * 7", "2026-01-01T00:00", "2026-01-04T00:00"),
+        ("5,10 1-3 * 6 *", "2026-01-01T00:00", "2026-06-01T01:05"),
+    ],
+)
+def test_the_next_time_is_as_crontab_has_it(schedule: str, after: str, upcoming: str) -> None:
+    cron = parse_cron(schedule)
+    assert cron.next_after(at(after)) == at(upcoming)
+    assert cron.latest(at(after), at(upcoming)) == at(upcoming)
+
+
+def test_a_day_that_never_comes_has_no_next_time() -> None:
+    assert parse_cron("0 0 30 2 *").next_after(at("2026-01-01T00:00")) is None
+
+
+@pytest.mark.parametrize("schedule", ["", "0 3 * *", "60 * * * *", "* 5-3 * * *", "*/0 * * * *", "a * * * *"])
+def test_what_is_no_schedule_is_refused_with_its_field(schedule: str) -> None:
+    with pytest.raises(BadCron):
+        parse_cron(schedule)
+
+
+async def opened(spec: str = HOURLY) -> SnapshotWorld:
+    world = SnapshotWorld()
+    await world.open(spec)
+    world.standin.pace_s = 60  # it has to look through hours
+    return world
+
+
+async def hours(count: float) -> None:
+    await asyncio.sleep(count * 3600)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_snapshot_is_taken_each_hour_and_the_newest_two_are_kept() -> None:
+    world = await opened()
+    await hours(1.5)
+    assert world.names(WukongSnapshot) == ["vm-202601010100"]
+    await hours(3)
+    assert world.names(WukongSnapshot) == ["vm-202601010300", "vm-202601010400"]
+    assert {(await world.status(name)).phase for name in world.names(WukongSnapshot)} == {"Succeeded"}
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_of_those_that_were_missed_one_is_taken_and_a_deleted_one_is_not_taken_again() -> None:
+    world = await opened()
+    await world.operator.stop()
+    await hours(5.5)
+    world.operator.start()
+    await hours(0.1)
+    assert world.names(WukongSnapshot) == ["vm-202601010500"]
+    await world.delete(WukongSnapshot, "vm-202601010500")
+    await hours(0.2)
+    assert world.names(WukongSnapshot) == []
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_old_ones_go_by_their_age_but_never_the_last_good_one() -> None:
+    world = await opened(SMALL[:-1] + ", snapshotPolicy: {schedule: '0 * * * *', maxCount: 9, maxAge: 100m}}")
+    await hours(3.5)
+    assert world.names(WukongSnapshot) == ["vm-202601010200", "vm-202601010300"]
+    world.standin.snapshots.failing["vm-202601010400"] = "the storage is full"
+    world.standin.snapshots.failing["vm-202601010500"] = "the storage is full"
+    await hours(2)
+    assert world.names(WukongSnapshot) == ["vm-202601010300", "vm-202601010400", "vm-202601010500"]
+    await hours(1)
+    assert world.names(WukongSnapshot) == ["vm-202601010600"]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_they_outlive_their_wukong_and_a_new_one_can_be_made_from_them() -> None:
+    world = await opened()
+    await hours(1.5)
+    world.standin.pace_s = 1
+    await hours(0.1)
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(WukongSnapshot) == ["vm-202601010100"]
+    await world.add(a_wukong(SMALL[:-1] + ", restoreFromSnapshot: vm-202601010100}", "again"))
+    assert (await world.wukong("again")).status.restored_from == "vm-202601010100"
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_schedule_that_is_none_is_told_and_the_machine_runs() -> None:
+    world = await opened(SMALL[:-1] + ", snapshotPolicy: {schedule: '61 * * * *'}}")
+    assert await world.condition("Stalled") == ("True", "BadSchedule")
+    assert (await world.wukong()).status.phase == "Running"
