@@ -40,8 +40,8 @@ class SnapshotPolicy(Model, frozen=True, kw_only=True):
     ]
     max_count: Annotated[int, Meta(ge=1, le=1000, description="How many good ones are kept.")] = 7
     max_age: Annotated[
-        Annotated[Duration, Meta(max_length=16)], Meta(description="Older ones are deleted. Empty: whatever their age.")
-    ] = ""
+        Annotated[Duration, Meta(max_length=16)] | None, Meta(description="Older ones are deleted. Default: never.")
+    ] = None
 
 
 @rules(
