@@ -69,7 +69,8 @@ def _registered(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
     if not pods:
         return ()
     back = f"slurmctld came back at {revival.at:%H:%M:%S} and may not know which of its jobs have ended"
-    return _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", f"{back}: {some(pods)} tell it anew")
+    message = f"{back}: {some(pods)} register{'s' if len(pods) == 1 else ''} anew"
+    return _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
 
 
 def _closed(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
