@@ -26,8 +26,15 @@ from corral.testing.localcluster import until
 
 pytestmark = pytest.mark.cluster
 
+WITHIN_S = 180
 COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
-MADE = ("statefulset/demo-database", "statefulset/demo-controller", "deployment/demo-restapi", "pod/worker-0")
+MADE = (
+    "statefulset/demo-database",
+    "statefulset/demo-controller",
+    "deployment/demo-restapi",
+    "pod/worker-0",
+    "persistentvolumeclaim/box-root",
+)
 MANIFESTS = """
 apiVersion: slurm.corral.dev/v1alpha1
 kind: Accounting
@@ -47,8 +54,13 @@ apiVersion: slurm.corral.dev/v1alpha1
 kind: NodeSet
 metadata: {name: worker}
 spec: {controllerRef: {name: demo}, replicas: 1}
+---
+apiVersion: vm.corral.dev/v1alpha1
+kind: Wukong
+metadata: {name: box}
+spec: {cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Mi}]}
 """
-EVERYTHING = "nodesets,restapis,controllers,accountings"
+EVERYTHING = "nodesets,restapis,controllers,accountings,wukongs"
 
 
 class Restricted:
@@ -58,11 +70,14 @@ class Restricted:
         self.cluster, self.namespace, self.folder = cluster, namespace, folder
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin)
+        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin, timeout_s=WITHIN_S + 20)
 
     def grant(self, objects: tuple[Object, ...]) -> None:
         """The generated objects, for a service account in the test's namespace in place of corral-system."""
         self.kubectl("create", "serviceaccount", "corral")
+        # An operator outside of a pod looks once whether there is a namespace for its Lease.
+        self.kubectl("create", "role", "look", "--verb=get", "--resource=namespaces")
+        self.kubectl("create", "rolebinding", "look", "--role=look", f"--serviceaccount={self.namespace}:corral")
         self.kubectl("apply", "-f", "-", stdin=manifests(map(self._moved, objects)))
 
     def kubeconfig(self) -> Path:
@@ -93,7 +108,10 @@ class Restricted:
     def refused(self) -> int:
         """How many requests the server has forbidden so far, by the operator's own count."""
         until("the operator has asked for something", lambda: bool(self._counted()), 90)
-        return sum(int(float(line.split()[-1])) for line in self._counted() if 'code="403"' in line)
+        return sum(int(float(line.split()[-1])) for line in self.forbidden())
+
+    def forbidden(self) -> list[str]:
+        return [line for line in self._counted() if 'code="403"' in line]
 
     def _counted(self) -> list[str]:
         port = self._port()
@@ -126,8 +144,8 @@ def restricted(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -
     found = Restricted(corral_cluster, corral_namespace, tmp_path)
     yield found
     # Whoever was to take the finalizer away is gone.
-    for nodeset in found.kubectl("get", "nodesets", "-o", "name").split():
-        found.kubectl("patch", nodeset, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    for held in found.kubectl("get", "nodesets,wukongs", "-o", "name").split():
+        found.kubectl("patch", held, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     for kind in ("clusterrole", "clusterrolebinding"):
         corral_cluster.kubectl("delete", kind, f"{corral_namespace}-corral", "--ignore-not-found")
 
@@ -159,12 +177,18 @@ def test_with_the_rights_of_deploy_everything_is_made_and_taken_away_and_nothing
     with restricted.operator():
         restricted.kubectl("apply", "-f", "-", stdin=MANIFESTS)
         for what in MADE:
-            restricted.kubectl("wait", "--for=create", what, "--timeout=120s")
-        restricted.kubectl("delete", EVERYTHING, "--all", "--timeout=60s", "--wait=false")
+            restricted.kubectl("wait", "--for=create", what, f"--timeout={WITHIN_S}s")
+        restricted.kubectl("delete", EVERYTHING, "--all", "--wait=false")
         restricted.kubectl(
-            "wait", "--for=delete", "controller/demo", "accounting/demo", "restapi/demo", "--timeout=60s"
+            "wait",
+            "--for=delete",
+            "controller/demo",
+            "accounting/demo",
+            "restapi/demo",
+            "wukong/box",
+            f"--timeout={WITHIN_S}s",
         )
-        assert restricted.refused() == 0, restricted.log.read_text()[-4000:]
+        assert restricted.refused() == 0, (restricted.forbidden(), restricted.log.read_text()[-4000:])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +198,7 @@ def test_with_one_verb_less_something_is_forbidden(restricted: Restricted, verb:
     restricted.grant(without(verb, resource, rights()))
     with restricted.operator():
         restricted.kubectl("apply", "-f", "-", stdin=MANIFESTS)
-        deadline_s = time.monotonic() + 120
+        deadline_s = time.monotonic() + WITHIN_S
         while not restricted.refused():
             assert time.monotonic() < deadline_s, restricted.log.read_text()[-4000:]
             time.sleep(0.5)
