@@ -22,7 +22,7 @@ from corral.engine import (
     controller_reference,
     target,
 )
-from corral.engine.act import Actor, act, waves
+from corral.engine.act import AT_ONCE_MAX, Actor, act, waves
 from corral.engine.children import NORMALISED, children
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
@@ -62,14 +62,14 @@ class World:
     async def bear(self) -> Toy:
         return await self.client.get(Toy, "bear", "default")
 
-    async def act(self, *actions: Action, stop: str = "") -> Outcome:
+    async def act(self, *actions: Action, stop: str = "", stop_after_writes: int = 0) -> Outcome:
         actor = Actor(
             client=self.client,
             manager="corral-toy",
             key=BEAR,
             journal=self.journal,
             tell=self.told.append,
-            stop=lambda: stop,
+            stop=lambda: stop if len(self.journal.versions) >= stop_after_writes else "",
         )
         return await act(Plan(actions=actions), actor, target(await self.bear()))
 
@@ -280,10 +280,10 @@ async def test_an_error_becomes_a_problem_in_words(world: World, fault: Fault, r
 async def test_many_of_one_kind_are_created_in_growing_waves_and_order_is_kept_between_kinds(world: World) -> None:
     owner = await world.bear()
     first = Create(object=a_map("first", owner), **WHY)
-    pods = [Create(object=a_pod(f"p-{number:02}", owner), **WHY) for number in range(20)]
+    pods = [Create(object=a_pod(f"p-{number:02}", owner), **WHY) for number in range(80)]
     gone = Delete(target=target(owner), **WHY)
     sizes = [len(wave) for wave in waves((first, *pods, gone, first, gone))]
-    assert sizes == [1, 1, 2, 4, 8, 5, 1, 1, 1]
+    assert sizes == [1, 1, 2, 4, 8, 16, 49, 1, 1, 1]
     assert [action for wave in waves((first, *pods, gone)) for action in wave] == [first, *pods, gone]
 
 
@@ -295,6 +295,28 @@ async def test_a_refused_creation_ends_the_attempt_after_its_wave(world: World) 
     assert outcome.problem is not None
     assert outcome.problem.reason == "NameTaken"
     assert len(world.journal.versions) == 2
+
+
+async def test_of_a_large_wave_few_are_sent_in_vain(world: World) -> None:
+    owner = await world.bear()
+    world.add_map("m-040")  # somebody else's
+    outcome = await world.act(*(Create(object=a_map(f"m-{number:03}", owner), **WHY) for number in range(200)))
+    states = [result.state for result in outcome.results]
+    assert states.index("refused") == 40
+    assert states[41:].count("done") < 2 * AT_ONCE_MAX
+    assert states == sorted(states, key=lambda state: state == "skipped"), "what was sent are the first ones"
+    assert len(states) == 200
+
+
+async def test_a_stop_within_a_large_wave_ends_it_after_what_is_under_way(world: World) -> None:
+    owner = await world.bear()
+    maps = (Create(object=a_map(f"m-{number:03}", owner), **WHY) for number in range(200))
+    outcome = await world.act(*maps, stop="the lease is lost", stop_after_writes=50)
+    states = [result.state for result in outcome.results]
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "Stopped"
+    assert 50 <= states.count("done") <= 50 + AT_ONCE_MAX
+    assert states.count("skipped") == 200 - states.count("done")
 
 
 def a_pod(name: str, owner: Toy) -> Pod:

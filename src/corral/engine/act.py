@@ -91,21 +91,22 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
     held: Problem | None = None
     for wave in waves(plan.actions):
         if why := actor.stop():
-            problem = Problem(reason="Stopped", message=f"stopped before {about(wave[0])}: {why}")
-            return _ended(plan, results, problem)
+            return _ended(plan, results, _stopped(wave[0], why))
         done = await _together(wave, actor, regarding)
         results += (result for result, _ in done)
-        for action, (_, problem_found) in zip(wave, done, strict=True):
+        for action, (_, problem_found) in zip(wave, done, strict=False):
             if problem_found is None:
                 continue
             if not isinstance(action, Evict) or problem_found.reason != "DisruptionBudget":
                 return _ended(plan, results, problem_found)
             held = held or problem_found
+        if len(done) < len(wave):
+            return _ended(plan, results, _stopped(wave[len(done)], actor.stop()))
     return Outcome(plan=plan, results=tuple(results), problem=held)
 
 
 def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
-    """What is sent at once: one action, or of many objects of one kind to create in a row 1, then 2, 4, 8 and so on.
+    """What is sent at once: one action, or of many objects of one kind to create in a row 1, 2, 4, 8, 16, then all.
 
     Between those there is no order to keep, and what the server refuses once (a quota, a bad template) it refuses
     always: the small waves come first so that few are sent in vain.
@@ -116,7 +117,7 @@ def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
         while left:
             yield left[:size]
             left = left[size:]
-            size = 1 if kind is None else min(size * 2, AT_ONCE_MAX)
+            size = 1 if kind is None else size * 2 if size < AT_ONCE_MAX else len(left)
 
 
 def _created_kind(action: Action) -> type[Object] | None:
@@ -126,11 +127,29 @@ def _created_kind(action: Action) -> type[Object] | None:
 async def _together(
     wave: tuple[Action, ...], actor: Actor, regarding: Target
 ) -> Sequence[tuple[Result, Problem | None]]:
+    """So many under way at a time, until there is a problem or a reason to stop: how the first ones of them went."""
     if len(wave) == 1:
         return [await _one(wave[0], actor, regarding)]
+    left = iter(enumerate(wave))
+    done: dict[int, tuple[Result, Problem | None]] = {}
+    problems: list[Problem] = []
+
+    async def send_some() -> None:
+        for place, action in left:
+            _, problem = done[place] = await _one(action, actor, regarding)
+            if problem is not None:
+                problems.append(problem)
+            if problems or actor.stop():
+                return
+
     async with asyncio.TaskGroup() as sending:
-        tasks = [sending.create_task(_one(action, actor, regarding)) for action in wave]
-    return [task.result() for task in tasks]
+        for _ in range(AT_ONCE_MAX):
+            sending.create_task(send_some())
+    return [done[place] for place in sorted(done)]
+
+
+def _stopped(before: Action, why: str) -> Problem:
+    return Problem(reason="Stopped", message=f"stopped before {about(before)}: {why}")
 
 
 def _ended(plan: Plan, results: list[Result], problem: Problem) -> Outcome:
