@@ -29,6 +29,9 @@ from corral.kube.models.batch_v1 import Job
 from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 
 LOOK_AGAIN_S = 10.0
+# Told after the database, which takes longer: in a cluster that is being made these are over in a moment, and a status
+# that turns for a moment helps nobody.
+_MADE_MEANWHILE = frozenset({"SecretMissing", "PasswordMissing"})
 COMPLAINT_CHARS_MAX = 300
 _COMPLAINT = re.compile(r"\b(error|fatal)\b", re.IGNORECASE)
 _AGAIN = "Trying again in"  # follows every complaint about the database, and says nothing of its own
@@ -86,8 +89,9 @@ def plan(snapshot: Snapshot) -> Plan:
             waits.append(Wait(reason="BadOverride", message=str(error), stalled=True))
             held |= refs
     made = children(accounting, desired, [child for child in snapshot.children if ref(child) not in held])
-    ready = NOTHING if made.actions else _readiness(snapshot)
-    whole = made + Plan(waits=(*waits, *step.waits)) + ready
+    ready = _readiness(snapshot)
+    ordered = sorted((*waits, *step.waits, *ready.waits), key=lambda wait: wait.reason in _MADE_MEANWHILE)
+    whole = made + msgspec.structs.replace(ready, waits=tuple(ordered))
     return trouble(accounting, accounting.status.conditions, whole) + whole
 
 
@@ -259,14 +263,16 @@ def generated_password(snapshot: Snapshot) -> bytes:
 
 
 def _readiness(snapshot: Snapshot) -> Plan:
-    """The pods, as their StatefulSets tell of them; their changes bring us back."""
+    """The pods, as their StatefulSets tell of them; their changes bring us back. The database is waited for at once."""
+    accounting = snapshot.object
+    sets = {ref(c): c for c in snapshot.children if isinstance(c, StatefulSet) and is_controlled_by(c, accounting)}
+    database = _ref("StatefulSet", accounting, names.database_name(accounting.metadata.name))
     waits = []
-    for child in snapshot.children:
-        if isinstance(child, StatefulSet) and is_controlled_by(child, snapshot.object) and not is_ready(child):
-            is_database = ref(child) in _database_refs(snapshot.object)
-            what, reason = ("the database", "DatabaseNotReady") if is_database else ("slurmdbd", "SlurmdbdNotReady")
-            message = f"{what} is not ready yet ({ref(child)}){_why_not(snapshot, pod_of(child))}"
-            waits.append(Wait(reason=reason, message=message, on=ref(child)))
+    for on, found in ({database: None} | sets if accounting.spec.storage is None else sets).items():
+        if found is None or not is_ready(found):
+            what, reason = ("the database", "DatabaseNotReady") if on == database else ("slurmdbd", "SlurmdbdNotReady")
+            why = _why_not(snapshot, pod_of(found)) if found else ""
+            waits.append(Wait(reason=reason, message=f"{what} is not ready yet ({on}){why}", on=on))
     again_s = LOOK_AGAIN_S if any(is_struggling(pod) for pod in snapshot.pods.values()) else None
     return Plan(waits=tuple(sorted(waits, key=lambda wait: wait.reason)), again_after_s=again_s)
 

@@ -84,10 +84,10 @@ async def test_each_thing_that_is_waited_for_is_named_and_picked_up_when_it_come
     await world.make(Accounting(metadata=meta("slurm")))
     assert await world.reason() == "NoController"
     await world.make(CONTROLLER)
-    assert await world.reason() == "SecretMissing"
-    await world.make(SLURM_KEY, JWT_KEY)
     assert await world.reason() == "DatabaseNotReady"
     await world.is_up("slurm-database")
+    assert await world.reason() == "SecretMissing"
+    await world.make(SLURM_KEY, JWT_KEY)
     assert await world.reason() == "SlurmdbdNotReady"
 
     await world.is_up("slurm-accounting")
@@ -95,6 +95,15 @@ async def test_each_thing_that_is_waited_for_is_named_and_picked_up_when_it_come
     status = (await world.client.get(Accounting, "slurm", "lab")).status
     assert status.conditions[0].reason == "AsDesired"
     assert (status.slurm_version, status.controllers) == ("26.05", ("slurm",))
+
+
+@pytest.mark.looptime
+async def test_keys_that_the_controller_makes_meanwhile_are_no_turn_of_the_status() -> None:
+    world = World()
+    await world.make(CONTROLLER, Accounting(metadata=meta("slurm")))
+    first = await world.reason()
+    await world.make(SLURM_KEY, JWT_KEY)
+    assert (first, await world.reason()) == ("DatabaseNotReady", "DatabaseNotReady")
 
 
 @pytest.mark.looptime
