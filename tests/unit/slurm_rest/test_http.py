@@ -1,9 +1,11 @@
 """The transport against a server that sends exactly the bytes that slurmrestd does."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +14,7 @@ from corral.slurm.errors import Subject, Unreachable
 from corral.slurm.http import HttpTransport
 from corral.slurm.tokens import Token
 from corral.slurm.transport import Endpoint, Request
+from tests.unit.kube.authority import Authority
 
 SUBJECT = Subject("lab/slurm", "read", "job", "9")
 TOKEN = Token("s3cret", datetime(2026, 1, 1, tzinfo=UTC))
@@ -142,3 +145,30 @@ async def test_silence_ends_at_the_deadline() -> None:
     async with serving() as (transport, _):
         with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
             await transport.request(a_request(deadline_s=0.05))
+
+
+@pytest.mark.parametrize("trusted", ["its authority", "itself"])
+async def test_an_authority_without_a_key_usage_or_the_very_certificate_is_trusted(
+    trusted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority()
+    pair = authority.issue("slurmrestd", host="demo-restapi.lab")
+    (tmp_path / "pem").write_bytes(pair.certificate + pair.key)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(tmp_path / "pem")
+    ordinary = ssl.create_default_context
+
+    def as_in_python_3_13(**options: str | None) -> ssl.SSLContext:
+        context = ordinary(cadata=options["cadata"])
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_in_python_3_13)
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(lambda: Answering((OK,), []), "127.0.0.1", 0, ssl=served) as server:
+        ca = (authority.pem if trusted == "its authority" else pair.certificate).decode()
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        transport = HttpTransport(Endpoint(url=url, ca_pem=ca, name="demo-restapi.lab"))
+        answer = await transport.request(a_request())
+        await transport.close()
+    assert answer.status == 200
