@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import looptime
 
+from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.testing.apiserver import NONE, ROUGH
-from tests.sim.kubernetes import is_ready
+from tests.sim.kubernetes import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import TROUBLES, Trouble
 from tests.sim.world import SETS, World
@@ -110,10 +111,16 @@ def check_end(world: World) -> None:
             f"{name}: {wanted} are wanted, and {sorted(here)} are here"
         )
         assert all(is_ready(pod) for pod in pods), f"{name}: not all are ready"
+        old = [pod["metadata"]["name"] for pod in pods if nodeset and revision_of(pod) != nodeset["status"]["revision"]]
+        assert set(old) <= foreign, f"{name}: {old} are outdated"
         known = {node for node in records if node.rpartition("-")[0] == name}
         assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
     ours = [name for name, record in records.items() if record.drain and name not in foreign]
     assert not ours, f"drains of ours are left: {ours}"
+
+
+def revision_of(pod: Json) -> str:
+    return str(pod["metadata"]["labels"][names.REVISION_LABEL])
 
 
 def failure_of(seed: int) -> Failure | None:

@@ -63,6 +63,7 @@ class Slurmrestd:
         self.faults = CALM
         self.up = True
         self.hangs = False
+        self._scripted: list[tuple[str, int]] = []
         self.writes: list[tuple[str, str, str]] = []  # client, method, node: what was carried out
         self.looked: dict[tuple[str, str], float] = {}  # client and node: when it was asked for last
         self.before_write: Callable[[str, str, str, bytes], None] = lambda *_: None
@@ -70,6 +71,10 @@ class Slurmrestd:
 
     def connect(self, client: str) -> Callable[[Endpoint], Transport]:
         return lambda _endpoint: _Connection(self, client)
+
+    def fail_next(self, method: str, *, number: int) -> None:
+        """The next such request is answered with 200 and an error of this number, and nothing is done."""
+        self._scripted.append((method, number))
 
     async def answer(self, request: Request, client: str) -> Response:
         if not self.up or self._happens(self.faults.refuse_p):
@@ -89,6 +94,10 @@ class Slurmrestd:
             return _refusal(500, -1, "Unspecified error")
         if self._happens(self.faults.errors_in_200_p):
             return _refusal(200, self._chance.choice((0, -1, 9000)), "something went wrong on the way")
+        for scripted in self._scripted:
+            if scripted[0] == request.method:
+                self._scripted.remove(scripted)
+                return _refusal(200, scripted[1], "something went wrong on the way")
         response = self._carried_out(request, path, client)
         await asyncio.sleep(0.003)
         if request.method != "GET" and self._happens(self.faults.lose_answer_p):

@@ -11,6 +11,7 @@ from typing import Final
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Pod
 from corral.testing.apiserver import Fault
+from tests.sim.kubernetes import BAD_IMAGE
 from tests.sim.world import NAMESPACE, SETS, World
 
 Trouble = Callable[[World, Random], None]
@@ -68,6 +69,23 @@ def mark_pod(world: World, luck: Random) -> None:
     if pods := world.pods():
         merge = {"metadata": {"annotations": {COST: luck.choice(("-5", "5", "x", None))}}}
         world.server.edit(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE, merge=merge)
+
+
+def roll(world: World, luck: Random) -> None:
+    """Another image, now and then one that cannot be pulled, or another annotation."""
+    image = luck.choice(("corral/slurm:new", "corral/slurm:newer", f"corral/slurm:{BAD_IMAGE}"))
+    world.change(luck.choice(SETS), slurmd={"image": image})
+
+
+def change_update(world: World, luck: Random) -> None:
+    update = {
+        "strategy": luck.choice(("RollingUpdate", "RollingUpdate", "OnDelete")),
+        "maxUnavailable": luck.choice((1, 2, "50%", 0)),
+        "maxSurge": luck.choice((0, 0, 1, "30%")),
+        "partition": luck.choice((0, 0, 2)),
+        "paused": luck.random() < 0.2,
+    }
+    world.change(luck.choice(SETS), update=update)
 
 
 def admin_drains(world: World, luck: Random) -> None:
@@ -186,6 +204,24 @@ def cordon(world: World, luck: Random) -> None:
     later(world, luck.uniform(1, 60), lambda: world.kubernetes.cordon(name, on=False))
 
 
+def kubectl_drain(world: World, luck: Random) -> None:
+    """Cordons, and evicts for as long as it takes; gives up and uncordons some time."""
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.kubernetes.cordon(name, on=True)
+
+    def evict_all() -> None:
+        if give_up in world.owed:
+            for pod in world.kubernetes.pods_on(name):
+                world.evict(pod["metadata"]["name"])
+            asyncio.get_running_loop().call_later(5.0, evict_all)
+
+    def give_up() -> None:
+        world.kubernetes.cordon(name, on=False)
+
+    later(world, luck.uniform(5, 90), give_up)
+    evict_all()
+
+
 def crash_container(world: World, luck: Random) -> None:
     if pods := world.pods():
         world.kubernetes.crash_container(luck.choice(pods))
@@ -217,7 +253,10 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (fail_deletions, 3),
     (kill_machine, 3),
     (delete_machine, 1),
-    (cordon, 4),
+    (cordon, 3),
+    (kubectl_drain, 3),
+    (roll, 6),
+    (change_update, 4),
     (crash_container, 3),
     (fail_pod, 2),
 )

@@ -3,7 +3,7 @@
 The engine, the NodeSet controller and the Slurm client are the real ones. The laws are checked at every step and raise
 `LawBroken` there and then, in the request that broke them:
 
-    jobs       an operator deletes no pod that holds a job or may be given one
+    jobs       an operator deletes no pod that holds a job or may be given one, and nobody can evict one
     drains     an operator neither lifts nor overwrites nor forgets a drain that somebody else has set
     plans      an operator does nothing that the plan of its last snapshot does not list
 """
@@ -29,6 +29,9 @@ from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import Pod
 from corral.testing.apiserver import Crashed
+from corral.testing.apiserver.answers import Rejection
+from corral.testing.apiserver.eviction import evict
+from corral.testing.apiserver.objects import Options
 from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
 from tests.sim.kubernetes import Json, Kubernetes, Process, SimServer
@@ -39,6 +42,7 @@ NAMESPACE = "lab"
 SETS = ("gpu", "cpu")
 API = "slurm.corral.dev/v1alpha1"
 LEASE = LeaseAddress(NAMESPACE)
+KUBECTL = "kubectl"
 SEEN_AGAIN_WITHIN_S = 15.0  # no proof is older than this
 LOOKED_EVERY_S = 5.0
 
@@ -183,17 +187,33 @@ class World:
         if not self.slurm.up:
             self.slurm.start()
         self.slurm.cancel_pending()
+        for name in SETS:
+            self.change(
+                name, slurmd={"image": None}, update={"strategy": "RollingUpdate", "paused": False, "partition": 0}
+            )
         for name, record in sorted(self.slurm.nodes.items()):
             if lift_drains and record.reason_by == "root":
                 self.slurm.undrain(name, "root")
 
+    def evict(self, name: str) -> bool:
+        """As `kubectl drain` does; whether the server let it."""
+        self.server.acting = KUBECTL
+        try:
+            evict(self.server.objects, self.server.served(Pod), NAMESPACE, name, {}, Options())
+        except Rejection:
+            return False
+        finally:
+            self.server.acting = ""
+        return True
+
     # --- laws
 
     def _pod_is_removed(self, pod: Json, by: str, process: Process | None) -> None:
-        if not by.startswith("operator"):
-            return
         name = pod["metadata"]["name"]
-        self._is_listed(by, f"delete {name}")
+        if by.startswith("operator"):
+            self._is_listed(by, f"delete {name}")
+        elif by != KUBECTL:
+            return
         if process is None or process.slurmd is None or not process.slurmd.alive:
             return
         if pod["status"]["phase"] not in ("Failed", "Succeeded") and (

@@ -34,6 +34,8 @@ TOKEN_KEY = "SLURM_JWT"  # noqa: S105 - the name of a key, not a secret
 CLUSTER_LABEL = "slurm.corral.dev/cluster"  # the Controller's name, on everything of one Slurm cluster
 COMPONENT_LABEL = "app.kubernetes.io/component"
 NODESET_LABEL = "slurm.corral.dev/nodeset"
+DRAIN_REASON = "slurm.corral.dev/drain-reason"  # annotation of a Kubernetes node: why `corral drain` cordoned it
+REVISION_LABEL = "slurm.corral.dev/revision"  # on a worker's pod: what it was made from
 
 
 def fitted(name: str, *, length_max: int = NAME_MAX) -> str:
@@ -78,6 +80,16 @@ def worker_ordinal(nodeset: str, name: str) -> int | None:
     """The ordinal of a worker of this NodeSet; None for any other name."""
     stem, _, digits = name.rpartition("-")
     return int(digits) if stem == worker_stem(nodeset) and digits.isdecimal() and digits.isascii() else None
+
+
+def revision_name(nodeset: str, revision: str) -> str:
+    """The ControllerRevision that keeps what workers were made from."""
+    return fitted(f"{nodeset}-{revision}")
+
+
+def guard_name(nodeset: str) -> str:
+    """The PodDisruptionBudget that keeps its workers from being evicted."""
+    return fitted(nodeset)
 
 
 def accounting_name(accounting: str) -> str:

@@ -66,10 +66,15 @@ def test_nothing_is_granted_that_no_controller_declares_and_no_act_needs() -> No
     assert {(g.group, g.resource) for g in granted(entry.build() for entry in KINDS)} == declared | acts
 
 
-def test_no_rule_has_a_wildcard_and_none_reaches_roles_or_nodes() -> None:
+def test_no_rule_has_a_wildcard_none_reaches_roles_and_nodes_are_only_read() -> None:
     rules = rules_in(generated(KINDS)["rbac/operator.yaml"], "ClusterRole", "corral")
     words = {word for rule in rules for part in ("apiGroups", "resources", "verbs") for word in rule[part]}
-    assert not words & {"*", "escalate", "bind", "impersonate", "nodes", "clusterroles"}
+    assert not words & {"*", "escalate", "bind", "impersonate", "clusterroles"}
+    assert {verb for rule in rules if "nodes" in rule["resources"] for verb in rule["verbs"]} == {
+        "get",
+        "list",
+        "watch",
+    }
 
 
 def test_definitions_of_kinds_are_only_looked_at() -> None:

@@ -1,27 +1,32 @@
 """NodeSet's controller: what is watched, how it is observed, whom it asks about Slurm."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader
+from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader, generation_changed
 from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
+from corral.kinds.nodeset.machine import says_else, trouble_of
 from corral.kinds.nodeset.plan import FINALIZER, plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
+from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
+from corral.kinds.nodeset.rollout import moves
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
-from corral.kinds.nodeset.worker import is_of_other_version, version_step
 from corral.kinds.nodeset.workers import Snapshot
 from corral.kinds.restapi.spec import RestApi
-from corral.kube.models.core_v1 import Pod, Secret, Service
+from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.models.core_v1 import Node, Pod, Secret, Service
+from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.kube.selection import Selector
 
 MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 BY_CONTROLLER = "controller"
+BY_MACHINE = "machine"
 
 
 class NodeSetReconciler:
@@ -39,6 +44,7 @@ class NodeSetReconciler:
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
         self._nodesets.setdefault(cluster, set()).add(key)
         pods = read.owned(Pod, nodeset)
+        machines = machines_of(pods, read)
         address = slurm_address(controller, read) if controller else None
         return Snapshot(
             object=nodeset,
@@ -46,7 +52,10 @@ class NodeSetReconciler:
             cluster=cluster,
             controller=controller,
             pods=pods,
-            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, pods)),
+            revisions=read.owned(ControllerRevision, nodeset),
+            guards=read.owned(PodDisruptionBudget, nodeset),
+            machines=machines,
+            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, pods, machines)),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
@@ -76,12 +85,24 @@ class NodeSetReconciler:
             await self._slurm.close()
 
 
-def some_leave(nodeset: NodeSet, controller: SlurmController | None, pods: Iterable[Pod]) -> bool:
+def some_leave(
+    nodeset: NodeSet, controller: SlurmController | None, pods: Iterable[Pod], machines: Mapping[str, Node]
+) -> bool:
     """Whether a worker is to go, for which the last look is not good enough."""
     here = tuple(pods)
     if nodeset.metadata.deletion_timestamp is not None or len(here) > nodeset.spec.replicas:
         return True
-    return controller is not None and any(is_of_other_version(pod, version_step(nodeset, controller)) for pod in here)
+    if any(trouble.leaves for pod in here if (trouble := trouble_of(pod, machines))):
+        return True
+    if controller is None or not moves(nodeset.spec.update):
+        return False
+    revision, version = revision_of(nodeset, controller), version_step(nodeset, controller).version
+    return any(is_outdated(pod, revision, version) for pod in here)
+
+
+def machines_of(pods: Iterable[Pod], read: Reader) -> dict[str, Node]:
+    found = {name: read.get(Node, name) for name in {pod.spec.node_name for pod in pods if pod.spec.node_name}}
+    return {name: machine for name, machine in found.items() if machine is not None}
 
 
 def slurm_address(controller: SlurmController, read: Reader) -> Address | None:
@@ -130,15 +151,34 @@ def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
     return [*signed, *(key for api in certified for key in of_restapi(api, read))]
 
 
+def machine_of(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def of_machine(machine: Node, read: Reader) -> Iterable[Key]:
+    """Every NodeSet with a worker on it."""
+    pods = read.by_index(Pod, BY_MACHINE, machine.metadata.name)
+    return {
+        Key(pod.metadata.namespace, owner.name)
+        for pod in pods
+        for owner in pod.metadata.owner_references
+        if owner.controller and owner.kind == NodeSet.resource.kind
+    }
+
+
 def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapshot]:
     reconciler = NodeSetReconciler(slurm or RestClusters())
     return (
         Controller.for_(NodeSet, reconciler)
         .owns(Pod, where=MADE_BY_US)
+        .owns(ControllerRevision, where=MADE_BY_US)
+        .owns(PodDisruptionBudget, where=MADE_BY_US, when=generation_changed)
+        .watches(Node, to=of_machine, when=says_else)
         .watches(SlurmController, to=of_controller)
         .watches(RestApi, to=of_restapi)
         .watches(Service, to=of_service, where=MADE_BY_US)
         .watches(Secret, to=of_secret)
+        .indexes(Pod, BY_MACHINE, machine_of)
         .indexes(NodeSet, BY_CONTROLLER, controller_of)
         .indexes(RestApi, BY_CONTROLLER, controller_of)
         .finalizer(FINALIZER)

@@ -4,7 +4,8 @@
     more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is made again under its name
     a pod that Slurm has lost        a slurmd whose record is gone never registers again: delete it, it is made again
-    a worker of another version      drain it, wait for proof, forget it, delete it; made again; then the next one
+    a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it; made again
+    a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
     a drain of ours on a worker that stays    lift it
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
@@ -33,12 +34,17 @@ from corral.engine import (
     children,
     target,
 )
+from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget, Undrain
-from corral.kinds.nodeset.worker import is_of_other_version, version_step, worker_pod
+from corral.kinds.nodeset.revision import before, is_outdated, kept, revision_of, version_step
+from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout, surge
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, selector, workers
 from corral.kinds.overrides import BadOverride
-from corral.kinds.versions import Step
-from corral.kube.meta import ref
+from corral.kube.meta import ObjectMeta, ref
+from corral.kube.models.meta_v1 import LabelSelector
+from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 from corral.slurm.facts import Unknown
 from corral.slurm.values import Job
 
@@ -60,22 +66,32 @@ def plan(snapshot: Snapshot) -> Plan:
     if snapshot.controller is None:
         name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
         return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
-    leaving = surplus(known, nodeset.spec.replicas)
-    staying = [worker for worker in known if worker.is_live and worker not in leaving]
     turn = version_step(nodeset, snapshot.controller)
-    replaced = next_replaced(staying, turn, nodeset.spec.replicas)
-    lost = [worker for worker in staying if worker.is_ready and worker.facts is Facts.UNREGISTERED]
-    wanted = _wanted(staying, nodeset.spec.replicas)
+    revision = revision_of(nodeset, snapshot.controller)
+    try:
+        old = outdated([w for w in known if w.is_live], snapshot, lambda pod: is_outdated(pod, revision, turn.version))
+        replicas = nodeset.spec.replicas + surge(snapshot, old)
+    except BadUpdate as error:
+        return Plan(waits=(Wait(reason="BadUpdate", message=str(error), stalled=True),))
+    leaving = surplus(known, replicas)
+    staying = [worker for worker in known if worker.is_live and worker not in leaving]
+    rolling = rollout(snapshot, staying, old, _farewell_order)
+    replaced = rolling.replaced
+    lost = [w for w in staying if w.is_ready and w.facts is Facts.UNREGISTERED and w not in replaced]
+    wanted = _wanted(staying, replicas)
     orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
     return (
-        _ended(known)
+        guarded(nodeset, snapshot.guards)
+        + _history(snapshot)
+        + _ended(known)
         + _made(snapshot, known, wanted)
-        + _kept(snapshot, [worker for worker in staying if worker not in replaced])
+        + _kept(snapshot, [worker for worker in staying if worker not in replaced and worker.trouble is None])
         + _removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
         + _left_alone(leaving)
         + _removed(snapshot, lost, "Slurm has lost it")
-        + _removed(snapshot, replaced, f"Slurm {turn.version}")
-        + _of_other_versions(staying, turn)
+        + _removed(snapshot, replaced, "rollout")
+        + _off_troubled_machines(snapshot, [worker for worker in staying if worker not in (*replaced, *lost)])
+        + Plan(waits=(*turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
         + _not_yet(snapshot, staying)
         + _unanswered(snapshot, known)
     )
@@ -91,24 +107,6 @@ def surplus(known: Sequence[Worker], replicas: int) -> tuple[Worker, ...]:
     if excess <= 0 or any(worker.facts is Facts.UNKNOWN and worker.node is None for worker in live):
         return ()
     return tuple(sorted(live, key=_farewell_order)[:excess])
-
-
-def next_replaced(staying: Sequence[Worker], turn: Step, replicas: int) -> tuple[Worker, ...]:
-    """The one worker that moves to another version now: the one begun, else one that costs least, when all are back.
-
-    One that somebody else has drained is left to them: made anew it would have lost its drain.
-    """
-    old = _outdated(staying, turn)
-    movable = [worker for worker in old if worker.has_our_drain or not worker.has_drain]
-    begun = [worker for worker in movable if worker.has_our_drain]
-    back = all(worker.is_ready and worker.node is not None for worker in staying if worker not in old)
-    if begun or not movable or not back or len(staying) < replicas:
-        return tuple(begun[:1])
-    return (min(movable, key=lambda worker: (worker.is_ready, _farewell_order(worker))),)
-
-
-def _outdated(staying: Sequence[Worker], turn: Step) -> list[Worker]:
-    return [worker for worker in staying if worker.pod is not None and is_of_other_version(worker.pod, turn)]
 
 
 _ORDER = (Facts.UNREGISTERED, Facts.ARRIVING, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
@@ -134,6 +132,27 @@ def _wanted(staying: Sequence[Worker], replicas: int) -> frozenset[int]:
     return frozenset(taken)
 
 
+def guarded(nodeset: NodeSet, guards: Iterable[PodDisruptionBudget]) -> Plan:
+    """Nobody evicts a worker, nor does `kubectl drain`: we delete it when slurmctld has forgotten it."""
+    name = nodeset.metadata.name
+    guard = PodDisruptionBudget(
+        metadata=ObjectMeta(name=names.guard_name(name), labels=names.labels("slurmd", name)),
+        spec=PodDisruptionBudgetSpec(
+            max_unavailable=0, selector=LabelSelector(match_labels={names.NODESET_LABEL: names.worker_stem(name)})
+        ),
+    )
+    return children(nodeset, [guard], guards)
+
+
+def _history(snapshot: Snapshot) -> Plan:
+    if snapshot.controller is None:
+        return NOTHING
+    there = snapshot.revisions
+    return children(
+        snapshot.object, [Once(one) for one in kept(snapshot.object, snapshot.controller, there, snapshot.pods)], there
+    )
+
+
 def _ended(known: Sequence[Worker]) -> Plan:
     """A pod that ended has no process left; whoever runs on that node, Slurm learns it when the next one registers."""
     ended = [worker.pod for worker in known if worker.pod and worker.has_ended and not worker.is_leaving]
@@ -152,8 +171,12 @@ def _made(snapshot: Snapshot, known: Sequence[Worker], wanted: frozenset[int]) -
     going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
     if controller is None or not missing:
         return NOTHING
+    earlier = before(nodeset, controller, snapshot.revisions) if nodeset.spec.update.partition else nodeset
     try:
-        pods = [Once(worker_pod(nodeset, controller, ordinal)) for ordinal in missing[:BURST_MAX]]
+        pods = [
+            Once(worker_pod(earlier if ordinal < nodeset.spec.update.partition else nodeset, controller, ordinal))
+            for ordinal in missing[:BURST_MAX]
+        ]
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
     there = {pod.object.metadata.name for pod in pods}
@@ -161,8 +184,11 @@ def _made(snapshot: Snapshot, known: Sequence[Worker], wanted: frozenset[int]) -
 
 
 def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
-    """A worker that stays is not drained by us: it was to go, and people changed their mind."""
-    ours = [worker for worker in staying if worker.has_our_drain and worker.facts is not Facts.UNKNOWN]
+    """A worker that stays is not drained by us: it was to go, and people changed their mind; or its node was.
+
+    One that is not ready keeps its drain until it is: a job would be given to a slurmd that is not there.
+    """
+    ours = [w for w in staying if w.has_our_drain and w.is_ready and w.facts is not Facts.UNKNOWN]
     message = "it stays: a drain of ours is lifted"
     return Plan(actions=tuple(_call(snapshot, Undrain(node=w.name), "WorkerStays", message) for w in ours))
 
@@ -182,6 +208,19 @@ def _removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
 
 
+def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
+    """Drained; and those whose node is to be emptied move away when they hold no job. See `machine`."""
+    found = Plan()
+    for worker in staying:
+        if worker.trouble is None or worker.has_foreign_drain:
+            continue
+        if worker.trouble.leaves:
+            found += _removed(snapshot, [worker], worker.trouble.why)
+        elif worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY):
+            found += Plan(actions=_drained(snapshot, worker, worker.trouble.why))
+    return found
+
+
 def _left_alone(leaving: Sequence[Worker]) -> Plan:
     """One whose drain is somebody else's stays as it is, and with it what they drained it for."""
     waits = [
@@ -197,7 +236,7 @@ def _left_alone(leaving: Sequence[Worker]) -> Plan:
 
 
 def _drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
-    reason = f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
+    reason = f"{REASON_PREFIX}{why}" if worker.trouble else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
     message = f"it is to go ({why}); {_jobs_text(worker.jobs)}"
     told = EmitEvent(
         regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
@@ -250,15 +289,6 @@ def _until(jobs: Sequence[Job]) -> str:
         return " without a time limit"
     ends = [job.end_at for job in jobs if job.end_at is not None]
     return f" until {max(ends):%Y-%m-%dT%H:%MZ} at the latest" if len(ends) == len(jobs) else ""
-
-
-def _of_other_versions(staying: Sequence[Worker], turn: Step) -> Plan:
-    old = [worker.name for worker in _outdated(staying, turn)]
-    waits = turn.waits
-    if old:
-        message = f"{len(old)} of {len(staying)} workers are not yet replaced by Slurm {turn.version}: {_some(old)}"
-        waits += (Wait(reason="WorkersOutdated", message=message),)
-    return Plan(waits=waits)
 
 
 def _unanswered(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:

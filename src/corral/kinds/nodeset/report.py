@@ -4,6 +4,7 @@ from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds.nodeset.plan import unreachable_text
+from corral.kinds.nodeset.revision import is_made_from, revision_of
 from corral.kinds.nodeset.spec import NodeSetStatus
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector, workers
 from corral.kube.meta import Condition
@@ -15,6 +16,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     said = SUSPENDED if nodeset.spec.suspend else verdict(outcome, ready_message="every worker is there")
     live = [worker for worker in known if worker.is_live]
     counts = slurm_counts(snapshot, known)
+    revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         replicas=len(live),
@@ -24,6 +26,8 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         allocated=counts["allocated"],
         draining=counts["draining"],
         down=counts["down"],
+        updated_replicas=sum(worker.pod is not None and is_made_from(worker.pod, revision) for worker in live),
+        revision=revision,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
 

@@ -24,6 +24,7 @@ SLURM_USER = "slurm"  # SlurmUser: may do everything, and slurmctld always knows
 FRESH_WITHIN_S = 10.0
 FIRST_WITHIN_S = 2.0  # a pass that makes pods does not wait longer than this to hear of Slurm
 RETRY_S = 5.0
+NO_SUCH_NODE = 2018  # slurmctld's own word for it
 
 
 class RestClusters:
@@ -61,7 +62,10 @@ class RestClusters:
             self._outdated.add(cluster)
         try:
             await _carried_out(known.client, call)
-        except NotFound:
+        except NotFound as error:
+            if isinstance(call, Forget) and all(problem.number != NO_SUCH_NODE for problem in error.problems):
+                # A lookup that failed looks like this too, and is no proof of anything.
+                raise OutsideFailed("SlurmUnclear", str(error), retry_after_s=RETRY_S) from None
             return  # there is no such node: nothing to drain, nothing to forget
         except Busy as error:
             raise OutsideFailed("NodeBusy", str(error), retry_after_s=RETRY_S) from None

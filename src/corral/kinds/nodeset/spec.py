@@ -1,6 +1,6 @@
 """NodeSet: a group of Slurm nodes, each a pod that Corral owns directly."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -17,6 +17,7 @@ from corral.kinds.parts import (
 )
 from corral.kube.crd import Column, Scale, kind, rule
 from corral.kube.meta import EMPTY, Model, Object
+from corral.kube.values import IntOrString
 
 
 class Partition(Model, frozen=True, kw_only=True):
@@ -26,6 +27,26 @@ class Partition(Model, frozen=True, kw_only=True):
     config: Annotated[
         str, Meta(max_length=4096, pattern=r"^[^\r\n]*$", description="More of its line: MaxTime=1-0 Default=YES")
     ] = ""
+
+
+class Update(Model, frozen=True, kw_only=True):
+    """How workers are replaced when what they are made from changes. A worker is drained first, always."""
+
+    strategy: Annotated[
+        Literal["RollingUpdate", "OnDelete"],
+        Meta(description="OnDelete: none is replaced; one that goes for another reason comes back as asked for."),
+    ] = "RollingUpdate"
+    max_unavailable: Annotated[
+        IntOrString, Meta(description="How many may be missing at a time, whatever the reason: 2 or 10%.")
+    ] = 1
+    max_surge: Annotated[
+        IntOrString, Meta(description="How many more there may be meanwhile, so that new ones come before old ones go.")
+    ] = 0
+    partition: Annotated[
+        int, Meta(ge=0, le=10000, description="Only workers with this ordinal or a higher one are replaced.")
+    ] = 0
+    paused: Annotated[bool, Meta(description="Replace none for now.")] = False
+    history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions are kept.")] = 10
 
 
 class NodeSetSpec(Model, frozen=True, kw_only=True):
@@ -44,6 +65,7 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
         ),
     ] = ""
     partition: Partition = Partition()
+    update: Update = Update()
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
 
@@ -55,6 +77,8 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     allocated: int = 0
     draining: int = 0
     down: int = 0
+    updated_replicas: int = 0
+    revision: Annotated[str, Meta(max_length=63)] = ""
 
 
 @kind(

@@ -17,6 +17,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
+from corral.kinds.nodeset.revision import revision_of, version_step
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.workers import CONTAINER
 from corral.kinds.overrides import pod_template
@@ -64,6 +65,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
                 **names.labels(CONTAINER, nodeset.metadata.name, cluster=cluster),
                 names.NODESET_LABEL: names.worker_stem(nodeset.metadata.name),
                 versions.LABEL: version,
+                names.REVISION_LABEL: revision_of(nodeset, controller),
             }
         ),
         spec=PodSpec(
@@ -92,14 +94,6 @@ def _with_people(template: PodTemplateSpec, controller: Controller, nodeset: Nod
     known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER, theirs=theirs)
     at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
     return msgspec.structs.replace(template, spec=at_home)
-
-
-def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
-    return versions.beside(controller, nodeset.spec.version, "workers")
-
-
-def is_of_other_version(pod: Pod, step: versions.Step) -> bool:
-    return pod.metadata.labels.get(versions.LABEL, step.version) != step.version
 
 
 def node_conf(nodeset: NodeSet, slurmd: Container) -> str:

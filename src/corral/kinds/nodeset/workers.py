@@ -4,7 +4,7 @@ Facts of Slurm have three values. `Facts.UNKNOWN` is not "no": whoever does not 
 that we cannot read leaves a worker unknown, and an unknown worker is never removed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
@@ -13,8 +13,13 @@ import msgspec
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kube.meta import EMPTY
+from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import Pod
+from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.slurm.facts import Observed, View
 from corral.slurm.states import Flag, Standing
 from corral.slurm.values import Job, Node
@@ -33,6 +38,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     controller: Controller | None
     pods: tuple[Pod, ...]
     slurm: View
+    revisions: tuple[ControllerRevision, ...] = ()
+    guards: tuple[PodDisruptionBudget, ...] = ()
+    machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
 
 
 class Facts(Enum):
@@ -54,6 +62,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     facts: Facts
     node: Node | None = None
     jobs: tuple[Job, ...] = ()
+    trouble: Trouble | None = None  # of the Kubernetes node below it
 
     @property
     def is_live(self) -> bool:
@@ -73,6 +82,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def is_ready(self) -> bool:
         conditions = self.pod.status.conditions if self.pod else ()
         return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its slurmd runs, by kubelet's word."""
+        return self.pod is not None and _runs_since(self.pod, datetime.min.replace(tzinfo=UTC))
 
     @property
     def has_drain(self) -> bool:
@@ -103,7 +117,7 @@ def workers(snapshot: Snapshot) -> tuple[Worker, ...]:
     settled = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S)
     arrives_since = settled if _answers_since(snapshot.object, settled) else datetime.min.replace(tzinfo=UTC)
     found = (
-        _worker(name, ordinal, pods.get(name), nodes.get(name), view, arrives_since)
+        _worker(name, ordinal, pods.get(name), nodes.get(name), view, arrives_since, snapshot.machines)
         for name in pods.keys() | nodes.keys()
         if (ordinal := names.worker_ordinal(nodeset, name)) is not None
     )
@@ -140,7 +154,13 @@ def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
 
 
 def _worker(
-    name: str, ordinal: int, pod: Pod | None, ours: Node | None, view: Observed | None, arrives_since: datetime
+    name: str,
+    ordinal: int,
+    pod: Pod | None,
+    ours: Node | None,
+    view: Observed | None,
+    arrives_since: datetime,
+    machines: Mapping[str, Machine],
 ) -> Worker:
     """A pod's node is its node whatever its features are: slurmctld knows it by that name."""
     node = ours or (view.nodes.get(name) if view else None)
@@ -148,7 +168,8 @@ def _worker(
     facts = _facts(view, node, jobs)
     if facts is Facts.UNREGISTERED and pod is not None and _runs_since(pod, arrives_since):
         facts = Facts.ARRIVING
-    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=facts)
+    trouble = trouble_of(pod, machines) if pod is not None else None
+    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=facts, trouble=trouble)
 
 
 def _runs_since(pod: Pod, moment: datetime) -> bool:

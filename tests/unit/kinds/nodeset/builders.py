@@ -7,13 +7,15 @@ from typing import Final
 
 import msgspec
 
-from corral.engine import controller_reference
+from corral.engine import Apply, controller_reference
 from corral.kinds.controller.spec import Controller
-from corral.kinds.nodeset.plan import FINALIZER
+from corral.kinds.nodeset.plan import FINALIZER, guarded
+from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import Ref
 from corral.kube.meta import EMPTY, Condition, ObjectMeta
+from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import (
     Container,
     ContainerState,
@@ -24,6 +26,7 @@ from corral.kube.models.core_v1 import (
     PodSpec,
     PodStatus,
 )
+from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.slurm.facts import Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
 from corral.slurm.values import Job, Node, Server
@@ -140,11 +143,37 @@ def a_snapshot(
     nodeset = a_nodeset(replicas=replicas, deleted=deleted, suspend=suspend)
     since = NOW - timedelta(seconds=answers_s)
     answers = Condition(type=SLURM_REACHABLE, status="True", reason="SlurmAnswers", last_transition_time=since)
+    pods = tuple(worker.pod for worker in workers if worker.pod)
     return Snapshot(
         object=msgspec.structs.replace(nodeset, status=NodeSetStatus(conditions=(answers,))),
+        revisions=known_revisions(nodeset, controller, pods),
+        guards=(the_guard(nodeset),),
         now=NOW,
         cluster="lab/slurm",
         controller=controller,
-        pods=tuple(worker.pod for worker in workers if worker.pod),
+        pods=pods,
         slurm=a_view(*workers, age_s=age_s),
     )
+
+
+def known_revisions(
+    nodeset: NodeSet, controller: Controller | None, pods: Iterable[Pod]
+) -> tuple[ControllerRevision, ...]:
+    """The present one, as if an earlier pass had kept it."""
+    if controller is None:
+        return ()
+    owner = (controller_reference(nodeset),)
+    return tuple(
+        msgspec.structs.replace(
+            one, metadata=msgspec.structs.replace(one.metadata, namespace="lab", owner_references=owner)
+        )
+        for one in kept(nodeset, controller, (), pods)
+    )
+
+
+def the_guard(nodeset: NodeSet) -> PodDisruptionBudget:
+    """As an earlier pass made it."""
+    (made,) = guarded(nodeset, ()).actions
+    assert isinstance(made, Apply)
+    assert isinstance(made.object, PodDisruptionBudget)
+    return made.object

@@ -91,3 +91,8 @@ async def test_a_node_that_came_back_under_its_name_is_seen(slurm: RestClusters,
     view = await slurm.view(CLUSTER, AT, fresh=True)
     assert isinstance(view, Observed)
     assert "gpu-0" in view.nodes
+
+
+async def test_a_node_is_not_forgotten_when_only_the_lookup_failed(slurm: RestClusters, rest: FakeRest) -> None:
+    rest.answer("node/gpu-0", refused(200, 0))
+    assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnclear"

@@ -79,5 +79,5 @@ def test_older_workers_beside_a_newer_slurmctld_are_as_good_where_they_are_asked
     spec = msgspec.structs.replace(snapshot.object.spec, version="24.11")
     asked = msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec))
 
-    assert plan(asked) == Plan()
+    assert calls(plan(asked)) == []
     assert calls(plan(snapshot)) != []

@@ -1,0 +1,99 @@
+"""Revisions of a NodeSet: what its workers are made from, under a short name that each pod carries. Pure.
+
+A revision is a digest of what people say about the pods (and of the version of Slurm), not of the pods themselves: a
+new Corral that makes pods a little differently replaces none. Each is kept as a ControllerRevision, so that a worker
+can be made again as it was, and people can see and take back what they changed.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from corral.engine.differences import digest
+from corral.kinds import names, versions
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.parts import Overrides, PodTemplate, SlurmVersion
+from corral.kube.meta import EMPTY, Model, ObjectMeta
+from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.models.core_v1 import Pod
+from corral.kube.values import Json
+
+DIGITS = 10
+
+
+class Made(Model, frozen=True, kw_only=True):
+    """What a worker is made from."""
+
+    version: str = ""
+    slurmd: Overrides = EMPTY
+    template: PodTemplate = PodTemplate()
+    extra_conf: str = ""
+
+
+def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
+    return versions.beside(controller, nodeset.spec.version, "workers")
+
+
+def made_from(nodeset: NodeSet, controller: Controller) -> Made:
+    spec = nodeset.spec
+    version = version_step(nodeset, controller).version
+    return Made(version=version, slurmd=spec.slurmd, template=spec.template, extra_conf=spec.extra_conf)
+
+
+def revision_of(nodeset: NodeSet, controller: Controller) -> str:
+    return digest(msgspec.to_builtins(made_from(nodeset, controller)))[:DIGITS]
+
+
+def is_outdated(pod: Pod, revision: str, version: str) -> bool:
+    """A pod from before there were revisions is told by its version alone."""
+    labels = pod.metadata.labels
+    if names.REVISION_LABEL not in labels:
+        return labels.get(versions.LABEL, version) != version
+    return labels[names.REVISION_LABEL] != revision
+
+
+def is_made_from(pod: Pod, revision: str) -> bool:
+    return pod.metadata.labels.get(names.REVISION_LABEL) == revision
+
+
+def kept(
+    nodeset: NodeSet, controller: Controller, known: Iterable[ControllerRevision], pods: Iterable[Pod]
+) -> tuple[ControllerRevision, ...]:
+    """The present one, those that pods were made from, and the newest of the others; oldest first."""
+    there = sorted(known, key=lambda one: (one.revision, one.metadata.name))
+    present = names.revision_name(nodeset.metadata.name, revision_of(nodeset, controller))
+    in_use = {
+        names.revision_name(nodeset.metadata.name, pod.metadata.labels.get(names.REVISION_LABEL, "")) for pod in pods
+    }
+    others = [one for one in there if one.metadata.name not in in_use | {present}]
+    old = {one.metadata.name for one in others[: max(0, len(others) - nodeset.spec.update.history)]}
+    stay = [one for one in there if one.metadata.name not in old]
+    if any(one.metadata.name == present for one in there):
+        return tuple(stay)
+    number = max((one.revision for one in there), default=0) + 1
+    data: Json = msgspec.to_builtins(made_from(nodeset, controller))
+    labels = {**names.labels("slurmd", nodeset.metadata.name), names.REVISION_LABEL: revision_of(nodeset, controller)}
+    new = ControllerRevision(metadata=ObjectMeta(name=present, labels=labels), data=data, revision=number)
+    return (*stay, new)
+
+
+def before(nodeset: NodeSet, controller: Controller, known: Iterable[ControllerRevision]) -> NodeSet:
+    """The NodeSet as it was in the newest revision that is not the present one; itself, if there is none."""
+    present = names.revision_name(nodeset.metadata.name, revision_of(nodeset, controller))
+    older = [one for one in known if one.metadata.name != present]
+    newest = max(older, key=lambda one: (one.revision, one.metadata.name), default=None)
+    if newest is None:
+        return nodeset
+    try:
+        was = msgspec.convert(newest.data, Made)
+        spec = msgspec.structs.replace(
+            nodeset.spec,
+            version=msgspec.convert(was.version, SlurmVersion),
+            slurmd=was.slurmd,
+            template=was.template,
+            extra_conf=was.extra_conf,
+        )
+    except msgspec.ValidationError:
+        return nodeset
+    return msgspec.structs.replace(nodeset, spec=spec)

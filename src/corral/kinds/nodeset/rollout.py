@@ -1,0 +1,127 @@
+"""Which workers are replaced now because what they are made from has changed. Pure.
+
+    RollingUpdate   as many at once as may be missing: with those that are missing already, whatever the reason, never
+                    more than `maxUnavailable`; with `maxSurge` new ones come before old ones go
+    OnDelete        none; a worker that goes for another reason comes back as it is now asked for
+    partition       only those with this ordinal or a higher one
+    paused          none; a worker that was on its way out stays
+
+A worker counts as there when it is ready, registered, not down and not drained by us. So new workers that do not come
+up use up what may be missing, and the rollout stops by itself: a bad image costs `maxUnavailable` workers. Outdated
+workers that Slurm has not got, or whose slurmd does not run, are replaced at once: there is nothing to lose.
+
+One that somebody else has drained counts as there, is not ours to wait for, and is not replaced: it would lose its
+drain.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from corral.engine import Wait
+from corral.kinds.nodeset.spec import Update
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+from corral.kube.values import resolve_percentage
+from corral.slurm.states import Standing
+
+STUCK_AFTER_S = 600.0  # a new worker that is not there by then will not come by itself
+SHOWN_MAX = 5
+
+
+class BadUpdate(ValueError):
+    """maxUnavailable or maxSurge is neither a number nor a percentage."""
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """`replaced`: those that go now, or are on their way."""
+
+    replaced: tuple[Worker, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    again_after_s: float | None = None
+
+
+def limits(update: Update, replicas: int) -> tuple[int, int]:
+    """How many may be missing, and how many may be too many; not none of both, or nothing would ever move."""
+    try:
+        missing = resolve_percentage(update.max_unavailable, replicas, round_up=False)
+        surge = resolve_percentage(update.max_surge, replicas, round_up=True)
+    except ValueError as error:
+        raise BadUpdate(f"spec.update: maxUnavailable and maxSurge are a number or a percentage: {error}") from None
+    return (missing, surge) if missing > 0 or surge > 0 else (1, 0)
+
+
+def moves(update: Update) -> bool:
+    return update.strategy == "RollingUpdate" and not update.paused
+
+
+def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Any], bool]) -> tuple[Worker, ...]:
+    """Those that the strategy will replace one day; by ordinal."""
+    partition = snapshot.object.spec.update.partition
+    return tuple(w for w in live if w.pod is not None and w.ordinal >= partition and is_old(w.pod))
+
+
+def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:
+    update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
+    movable = [worker for worker in old if not worker.has_foreign_drain]
+    return min(limits(update, replicas)[1], len(movable)) if moves(update) else 0
+
+
+def rollout(
+    snapshot: Snapshot, staying: Sequence[Worker], old: Sequence[Worker], order: Callable[[Worker], Any]
+) -> Rollout:
+    """`order`: whom it costs least to replace, first."""
+    update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
+    here = [worker for worker in staying if worker in old]
+    if not here:
+        return Rollout()
+    told = _told(snapshot, staying, here)
+    if not moves(update):
+        return Rollout(waits=(told,))
+    movable = [worker for worker in here if not worker.has_foreign_drain]
+    begun = [worker for worker in movable if worker.has_our_drain]
+    nothing_to_lose = [worker for worker in movable if worker.facts is Facts.UNREGISTERED or not worker.runs]
+    budget = sum(is_there(worker) for worker in staying) - (replicas - limits(update, replicas)[0])
+    healthy = sorted((w for w in movable if is_there(w)), key=lambda w: (w.is_ready, order(w)))
+    taken = healthy[: max(0, budget)]
+    stopped, again_after_s = _stopped(snapshot, [w for w in staying if w not in here], bool(taken or begun))
+    return Rollout(
+        replaced=tuple(worker for worker in movable if worker in (*begun, *nothing_to_lose, *taken)),
+        waits=(told, *stopped),
+        again_after_s=again_after_s,
+    )
+
+
+def is_there(worker: Worker) -> bool:
+    """Whether it is of use, as far as we have a say in it."""
+    if worker.has_foreign_drain:
+        return True
+    down = worker.node is not None and worker.node.state.standing is Standing.DOWN
+    return worker.is_ready and worker.node is not None and not worker.has_our_drain and not down
+
+
+def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:
+    update = snapshot.object.spec.update
+    held = " (paused)" if update.paused else " (OnDelete: they are when they go)" if not moves(update) else ""
+    names = _some([worker.name for worker in here])
+    message = f"{len(here)} of {len(staying)} workers are not yet replaced by what is asked for{held}: {names}"
+    return Wait(reason="WorkersOutdated", message=message)
+
+
+def _stopped(snapshot: Snapshot, new: Sequence[Worker], goes_on: bool) -> tuple[tuple[Wait, ...], float | None]:
+    """New workers that are not there hold the rollout up; when they have had their time, a person must look."""
+    absent = [worker for worker in new if not is_there(worker) and not worker.has_our_drain]
+    if goes_on or not absent:
+        return (), None
+    ages = [snapshot.now - at for w in absent if w.pod and (at := w.pod.metadata.creation_timestamp) is not None]
+    left_s = STUCK_AFTER_S - max(ages, default=timedelta()).total_seconds()
+    stuck = left_s <= 0
+    more = f" for more than {STUCK_AFTER_S:g} s; look at them, or take the change back" if stuck else ""
+    message = f"the rollout waits for new workers that are not there{more}: {_some([w.name for w in absent])}"
+    return (Wait(reason="RolloutStopped", message=message, stalled=stuck),), None if stuck else left_s
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN_MAX} more" if len(words) > SHOWN_MAX else ""
+    return ", ".join(words[:SHOWN_MAX]) + more

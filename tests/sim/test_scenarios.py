@@ -1,0 +1,259 @@
+"""Named scenarios: what users of such systems have lost jobs or hours to, replayed against the models."""
+
+import asyncio
+
+import pytest
+
+from corral.kinds import names
+from corral.kube.models.core_v1 import Pod
+from corral.testing.apiserver import Fault
+from tests.sim.kubernetes import BAD_IMAGE, is_ready
+from tests.sim.slurmrestd import RestFaults
+from tests.sim.world import NAMESPACE, World
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+SHORT_S, LONG_S = 20.0, 300.0
+GOOD = "corral/slurm:good"
+BAD = f"corral/slurm:{BAD_IMAGE}"
+
+
+def condition(world: World, kind: str, name: str = "gpu") -> dict[str, str]:
+    nodeset = world.nodeset(name)
+    assert nodeset is not None
+    found: dict[str, str] = next(c for c in nodeset["status"]["conditions"] if c["type"] == kind)
+    return found
+
+
+def images(world: World) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in world.pods("gpu")}
+
+
+def ready(world: World) -> int:
+    return sum(is_ready(pod) for pod in world.pods("gpu"))
+
+
+def revisions(world: World) -> int:
+    return len({pod["metadata"]["labels"][names.REVISION_LABEL] for pod in world.pods("gpu")})
+
+
+async def lowest_ready(world: World, for_s: float) -> int:
+    """How few were ready at the worst moment of the next seconds."""
+    lowest, until_s = ready(world), world.server.now_s() + for_s
+    while world.server.now_s() < until_s:
+        await asyncio.sleep(0.5)
+        lowest = min(lowest, ready(world))
+    return lowest
+
+
+async def test_a_lookup_that_fails_inside_an_answer_of_200_is_not_taken_for_drained() -> None:
+    world = World(1)
+    world.make("gpu", replicas=2)
+    async with world.running():
+        await world.settled()
+        world.slurm.submit(2, SHORT_S)
+        await asyncio.sleep(1)
+        world.rest.faults = RestFaults(errors_in_200_p=1.0)
+        world.change("gpu", replicas=0)
+        await asyncio.sleep(120)
+        world.check()
+        assert len(world.pods()) == 2
+        assert condition(world, "SlurmReachable")["status"] == "False"
+        world.rest.faults = RestFaults()
+        await world.settled()
+        assert world.pods() == []
+
+
+async def test_a_forget_that_fails_inside_an_answer_of_200_leaves_the_pod() -> None:
+    world = World(2)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        world.rest.fail_next("DELETE", number=0)
+        world.change("gpu", replicas=0)
+        await world.settled()
+        assert world.pods() == []
+
+
+async def test_a_bad_image_costs_no_more_than_max_unavailable_and_taking_it_back_heals() -> None:
+    world = World(3)
+    world.make("gpu", replicas=5, update={"maxUnavailable": 2})
+    async with world.running():
+        await world.settled()
+        world.change("gpu", slurmd={"image": BAD})
+        assert await lowest_ready(world, 120) == 3
+        await asyncio.sleep(600)
+        world.check()
+        assert ready(world) == 3
+        assert condition(world, "Stalled")["status"] == "True"
+        assert "RolloutStopped" in (condition(world, "Stalled")["reason"], condition(world, "Ready")["reason"])
+        world.change("gpu", slurmd={"image": None})
+        assert await lowest_ready(world, 60) >= 3
+        await world.settled()
+        assert (ready(world), revisions(world)) == (5, 1)
+
+
+async def test_a_rollout_replaces_all_and_never_more_at_once_than_it_may() -> None:
+    world = World(4)
+    world.make("gpu", replicas=4)
+    async with world.running():
+        await world.settled()
+        world.slurm.submit(1, SHORT_S)
+        world.change("gpu", slurmd={"image": GOOD})
+        assert await lowest_ready(world, 200) == 3
+        await world.settled(LONG_S * 2)
+        assert set(images(world).values()) == {GOOD}
+        assert world.slurm.killed == []
+
+
+async def test_with_a_surge_nobody_is_missing_meanwhile() -> None:
+    world = World(5)
+    world.make("gpu", replicas=3, update={"maxUnavailable": 0, "maxSurge": 1})
+    async with world.running():
+        await world.settled()
+        world.change("gpu", slurmd={"image": GOOD})
+        assert await lowest_ready(world, 200) == 3
+        await world.settled(LONG_S * 2)
+        assert sorted(images(world).values()) == [GOOD] * 3
+
+
+async def test_on_delete_paused_and_partition_hold_the_rest_back() -> None:
+    world = World(6)
+    world.make("gpu", replicas=3, update={"strategy": "OnDelete"})
+    async with world.running():
+        await world.settled()
+        world.change("gpu", slurmd={"image": GOOD})
+        await world.settled()
+        assert GOOD not in images(world).values()
+        world.server.remove(Pod, "gpu-1", NAMESPACE)
+        await world.settled()
+        assert [name for name, image in images(world).items() if image == GOOD] == ["gpu-1"]
+        world.change("gpu", update={"strategy": "RollingUpdate", "partition": 2})
+        await world.settled()
+        assert [name for name, image in images(world).items() if image == GOOD] == ["gpu-1", "gpu-2"]
+        world.server.remove(Pod, "gpu-0", NAMESPACE)
+        await world.settled()
+        assert images(world)["gpu-0"] != GOOD  # below the partition it comes back as it was
+        world.change("gpu", update={"partition": 0, "paused": True})
+        await world.settled()
+        assert images(world)["gpu-0"] != GOOD
+        world.change("gpu", update={"paused": False})
+        await world.settled()
+        assert set(images(world).values()) == {GOOD}
+
+
+async def test_kubectl_drain_is_refused_while_a_job_runs_and_the_worker_moves_when_it_has_ended() -> None:
+    world = World(7)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        world.slurm.submit(1, SHORT_S)
+        await asyncio.sleep(1)
+        machine = world.pods()[0]["spec"]["nodeName"]
+        world.kubernetes.cordon(machine, on=True)
+        assert not world.evict("gpu-0")
+        await asyncio.sleep(2)
+        assert world.slurm.nodes["gpu-0"].reason == f"corral: Kubernetes node {machine} is cordoned"
+        await world.settled()
+        assert world.pods()[0]["spec"]["nodeName"] != machine
+        assert not world.slurm.nodes["gpu-0"].drain
+        assert world.slurm.killed == []
+
+
+async def test_a_node_that_is_not_ready_is_drained_and_given_back_only_when_its_worker_is_ready_again() -> None:
+    world = World(8)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        machine = world.pods()[0]["spec"]["nodeName"]
+        world.kubernetes.kill_machine(machine)
+        await asyncio.sleep(55)
+        assert world.slurm.nodes["gpu-0"].reason == f"corral: Kubernetes node {machine} is not ready"
+        world.kubernetes.return_machine(machine)
+        while world.slurm.nodes["gpu-0"].drain:
+            assert world.slurm.nodes["gpu-0"].reason.startswith("corral: ")
+            await asyncio.sleep(0.1)
+        assert ready(world) == 1
+        await world.settled()
+
+
+async def test_an_admins_drain_outlives_cordon_rollout_and_scale_in() -> None:
+    world = World(9)
+    world.make("gpu", replicas=2)
+    async with world.running():
+        await world.settled()
+        world.slurm.drain("gpu-1", "bad DIMM", "root")
+        machine = world.pods("gpu")[1]["spec"]["nodeName"]
+        world.kubernetes.cordon(machine, on=True)
+        world.change("gpu", slurmd={"image": GOOD})
+        await world.settled()
+        world.kubernetes.cordon(machine, on=False)
+        world.change("gpu", replicas=0)
+        await world.settled()
+        assert world.names() == ["gpu-1"]
+        assert world.slurm.nodes["gpu-1"].reason == "bad DIMM"
+
+
+async def test_one_deleted_node_and_a_slurmctld_restart_cost_no_other_job() -> None:
+    world = World(10)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled()
+        job = world.slurm.submit(1, 100.0)
+        await asyncio.sleep(5)
+        (busy,) = world.slurm.jobs[job].nodes
+        other = next(pod for pod in world.pods() if pod["metadata"]["name"] != busy)
+        if other["spec"]["nodeName"] != next(
+            pod["spec"]["nodeName"] for pod in world.pods() if pod["metadata"]["name"] == busy
+        ):
+            world.kubernetes.delete_machine(other["spec"]["nodeName"])
+        world.slurm.kill()
+        await asyncio.sleep(5)
+        world.slurm.start()
+        await asyncio.sleep(100)
+        await world.settled()
+        assert world.slurm.jobs[job].state == "COMPLETED"
+        assert world.slurm.jobs[job].restarts == 0
+
+
+async def test_after_slurmctld_has_lost_all_its_nodes_workers_come_back_without_a_restart_of_anything() -> None:
+    world = World(11)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled()
+        world.slurm.kill()
+        await asyncio.sleep(20)
+        world.slurm.start(lost=1.0)
+        await asyncio.sleep(200)
+        await world.settled()
+        assert sorted(world.slurm.nodes) == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+async def test_while_rest_hangs_workers_are_made_and_healed_and_none_is_removed() -> None:
+    world = World(12)
+    world.make("gpu", replicas=2)
+    async with world.running():
+        await world.settled()
+        world.rest.hangs = True
+        world.kubernetes.fail_pod(world.pods()[1])
+        world.change("gpu", replicas=4)
+        await asyncio.sleep(120)
+        assert world.names() == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+        assert ready(world) == 4
+        world.change("gpu", replicas=1)
+        await asyncio.sleep(120)
+        assert len(world.pods()) == 4
+        world.rest.hangs = False
+        await world.settled()
+        assert len(world.pods()) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.HANG, Fault.SERVER_ERROR])
+async def test_an_answer_that_is_lost_deletes_no_other_pod(fault: Fault) -> None:
+    world = World(13)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled()
+        world.server.fail_next(fault, method="DELETE", resource="pods", times=2)
+        world.change("gpu", replicas=2)
+        await world.settled(quiet_s=130)  # a slurmd without a record may yet register, for so long
+        assert world.names() == ["gpu-0", "gpu-1"]

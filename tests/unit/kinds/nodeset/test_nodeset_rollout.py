@@ -1,0 +1,111 @@
+"""Which workers a rollout replaces, and how many at once."""
+
+import msgspec
+import pytest
+
+from corral.engine import Create, Plan
+from corral.kinds import names
+from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.revision import before, kept
+from corral.kinds.nodeset.rollout import limits
+from corral.kinds.nodeset.spec import Update
+from corral.kube.models.apps_v1 import ControllerRevision
+from tests.unit.kinds.nodeset.builders import OURS, SLURM, AWorker, a_nodeset, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made, reasons
+
+OLD = "0123456789"
+
+
+def old(worker: AWorker) -> AWorker:
+    assert worker.pod is not None
+    metadata = msgspec.structs.replace(worker.pod.metadata, labels={names.REVISION_LABEL: OLD})
+    return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, metadata=metadata))
+
+
+def decided(*workers: AWorker, replicas: int | None = None, **update: object) -> Plan:
+    snapshot = a_snapshot(*workers, replicas=len(workers) if replicas is None else replicas)
+    spec = msgspec.structs.replace(snapshot.object.spec, update=Update(**update))  # type: ignore[arg-type]
+    return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec)))
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "surge", "expected"),
+    [(1, 0, (1, 0)), ("25%", "25%", (2, 3)), (0, 0, (1, 0)), ("1%", 0, (1, 0)), (0, 1, (0, 1))],
+)
+def test_limits_round_as_deployments_do_and_let_something_move(
+    unavailable: int | str, surge: int | str, expected: tuple[int, int]
+) -> None:
+    assert limits(Update(max_unavailable=unavailable, max_surge=surge), 10) == expected
+
+
+def test_as_many_go_as_may_be_missing() -> None:
+    assert drains(decided(*(old(a_worker(n)) for n in range(4)), max_unavailable=2)) == ["gpu-2", "gpu-3"]
+
+
+def test_whoever_is_missing_for_another_reason_counts() -> None:
+    down = a_worker(0, state="DOWN")
+    assert drains(decided(down, *(old(a_worker(n)) for n in (1, 2)), max_unavailable=1)) == []
+    assert drains(decided(down, *(old(a_worker(n)) for n in (1, 2)), max_unavailable=2)) == ["gpu-2"]
+
+
+def test_somebody_elses_drain_holds_no_rollout_up_and_is_not_replaced() -> None:
+    theirs = old(a_worker(0, state="IDLE+DRAIN", reason="disk"))
+    assert drains(decided(theirs, old(a_worker(1)))) == ["gpu-1"]
+
+
+def test_one_whose_slurmd_does_not_run_is_replaced_whatever_else_is_missing() -> None:
+    never_ran = old(a_worker(0, phase="Pending", registered=False))
+    left_behind = old(a_worker(1, phase="Pending", state="DOWN+DRAIN", reason=OURS))
+    found = decided(never_ran, left_behind, a_worker(2, phase="Pending", registered=False))
+    assert deleted(found) == ["gpu-0", "gpu-1"]
+
+
+def test_new_ones_that_do_not_come_up_stop_it_and_are_named() -> None:
+    found = decided(a_worker(0, phase="Pending", registered=False), old(a_worker(1)), old(a_worker(2)))
+    assert calls(found) == []
+    assert "RolloutStopped" in reasons(found)
+    assert any("gpu-0" in wait.message for wait in found.waits if wait.reason == "RolloutStopped")
+
+
+def test_a_surge_makes_one_more_before_one_goes() -> None:
+    found = decided(old(a_worker(0)), old(a_worker(1)), max_unavailable=0, max_surge=1)
+    assert (made(found), drains(found)) == (["gpu-2"], [])
+    then = decided(old(a_worker(0)), old(a_worker(1)), a_worker(2), replicas=2, max_unavailable=0, max_surge=1)
+    assert drains(then) == ["gpu-1"]
+
+
+@pytest.mark.parametrize("update", [{"paused": True}, {"strategy": "OnDelete"}, {"partition": 1}])
+def test_held_back_none_is_replaced_and_one_that_was_on_its_way_stays(update: dict[str, object]) -> None:
+    begun = old(a_worker(0, state="IDLE+DRAIN", reason=OURS))
+    assert [type(call).__name__ for call in calls(decided(begun, **update))] == ["Undrain"]
+
+
+def test_a_limit_that_is_no_number_is_told_and_nothing_is_done() -> None:
+    found = decided(old(a_worker(0)), max_unavailable="some")
+    assert (found.actions, reasons(found)) == ((), ["BadUpdate"])
+
+
+def test_a_revision_is_kept_while_it_is_used_or_new_enough() -> None:
+    def numbered(number: int) -> ControllerRevision:
+        (one,) = kept(a_nodeset(), SLURM, (), ())
+        name = f"gpu-{number}"
+        return msgspec.structs.replace(one, revision=number, metadata=msgspec.structs.replace(one.metadata, name=name))
+
+    nodeset = a_nodeset(update=Update(history=2))
+    pod = old(a_worker(0)).pod
+    assert pod is not None
+    in_use = msgspec.structs.replace(
+        numbered(1), metadata=msgspec.structs.replace(numbered(1).metadata, name=names.revision_name("gpu", OLD))
+    )
+    found = kept(nodeset, SLURM, [in_use, *(numbered(n) for n in (2, 3, 4))], [pod])
+    assert [one.revision for one in found] == [1, 3, 4, 5]
+
+
+def test_a_worker_below_the_partition_is_made_again_as_it_was() -> None:
+    earlier = a_nodeset(extra_conf="Weight=7")
+    history = kept(earlier, SLURM, (), ())
+    now = a_nodeset(replicas=1, update=Update(partition=1))
+    assert before(now, SLURM, history).spec.extra_conf == "Weight=7"
+    snapshot = msgspec.structs.replace(a_snapshot(replicas=1), object=now, revisions=history)
+    pods = [a.object for a in plan(snapshot).actions if isinstance(a, Create) and a.object.resource.kind == "Pod"]
+    assert "Weight=7" in str(pods[0])
