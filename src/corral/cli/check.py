@@ -99,8 +99,11 @@ def lines(found: Iterable[Check]) -> list[str]:
             told.append(f"{'':<7}  {'':<{width}}  -> {check.todo}")
     missing = sum(check.answer is Answer.NO and check.needed for check in found)
     many = "1 needed thing is" if missing == 1 else f"{missing} needed things are"
-    verdict = f"{many} missing." if missing else "Corral can run here."
-    return [*told, "", verdict]
+    unseen = sum(check.answer is Answer.UNKNOWN and check.needed for check in found)
+    able = (
+        f"Nothing needed is missing, as far as could be seen: {unseen} unknown." if unseen else "Corral can run here."
+    )
+    return [*told, "", f"{many} missing." if missing else able]
 
 
 async def _facts(client: Client, controllers: Iterable[AnyController]) -> Facts:
