@@ -1,0 +1,132 @@
+"""A Wukong's life with faults: its operator dies after every single write, others write too, children are deleted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.spec import Wukong
+from corral.kube.meta import Object
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.testing.apiserver.faults import Fault
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+Chapter = Callable[[World], Awaitable[None]]
+CHILDREN: tuple[type[Object], ...] = (VirtualMachine, DataVolume, PersistentVolumeClaim, NetworkAttachmentDefinition)
+
+
+async def born(world: World) -> None:
+    await world.add(a_wukong(LARGE))
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def halted(world: World) -> None:
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    assert (await world.wukong()).status.phase == "Stopped"
+
+
+async def grown(world: World) -> None:
+    root = {"name": "root", "size": "20Gi", "image": "docker://images.test/debian:13", "boot": True}
+    await world.change({"disks": [root, {"name": "data", "size": "60Gi"}]})
+    assert [volume.size for volume in (await world.wukong()).status.volumes] == ["20Gi", "60Gi"]
+
+
+async def plugged(world: World) -> None:
+    root = {"name": "root", "size": "10Gi", "image": "docker://images.test/debian:13", "boot": True}
+    data, more = {"name": "data", "size": "50Gi"}, {"name": "more", "size": "5Gi"}
+    lan = {"name": "lan", "bridgeName": "br0", "vlanId": 42}
+    await world.change({"disks": [root, data, more], "networks": [{"name": "default"}, lan, {"name": "san"}]})
+    instance = await world.instance()
+    assert {"more", "data"} <= {volume.name for volume in instance.status.volume_status}
+    assert "san" in {interface.name for interface in instance.status.interfaces}
+
+
+async def gone(world: World) -> None:
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    for kind in (Wukong, VirtualMachineInstance, Secret, *CHILDREN):
+        assert world.names(kind) == [], kind.__name__
+
+
+@pytest.mark.parametrize("write", range(1, 9))
+@pytest.mark.parametrize("chapter", [born, halted, grown, plugged, gone], ids=lambda chapter: chapter.__name__)
+async def test_an_operator_that_dies_after_any_write_leaves_nothing_half_done(chapter: Chapter, write: int) -> None:
+    """The write is done, and the operator never hears of it; another one goes on."""
+    world = World(seed=write)
+    await world.begin()
+    keeper = asyncio.create_task(world.operator.keep_running())
+    if chapter is not born:
+        await born(world)
+    world.operator.connection.crash_after_writes(write)
+    await chapter(world)
+    keeper.cancel()
+
+
+@pytest.mark.parametrize("kind", [*CHILDREN, Secret], ids=lambda kind: kind.__name__)
+async def test_a_child_that_someone_deletes_comes_back_and_the_machine_runs(kind: type[Object]) -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    before = {name: _uid(world, kind, name) for name in world.names(kind)}
+    for name in before:
+        await world.delete(kind, name)
+    await world.settled()
+    assert {name: _uid(world, kind, name) for name in before}.keys() == before.keys()
+    assert all(_uid(world, kind, name) != uid for name, uid in before.items())
+    assert (await world.wukong()).status.phase == "Running"
+
+
+def _uid(world: World, kind: type[Object], name: str) -> str:
+    found = world.server.get(kind, name, NAMESPACE)
+    assert found is not None, name
+    uid: str = found["metadata"]["uid"]
+    return uid
+
+
+async def test_an_instance_that_someone_deletes_is_made_again_by_kubevirt_and_told() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    before = (await world.instance()).metadata.uid
+    await world.delete(VirtualMachineInstance, "vm")
+    await world.settled()
+    assert (await world.instance()).metadata.uid != before
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_another_writer_of_the_machine_is_put_right_each_time_and_told() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    for cores in (7, 9, 11):
+        await world.patch(VirtualMachine, "vm", {"spec": {"template": {"spec": {"domain": {"cpu": {"cores": cores}}}}}})
+        await world.patch(VirtualMachine, "vm", {"metadata": {"labels": {"theirs": str(cores)}}})
+        await world.settled()
+    cpu = (await world.machine()).spec.template.spec.domain.cpu
+    assert cpu is not None
+    assert cpu.cores == 4
+    assert (await world.machine()).metadata.labels["theirs"] == "11"
+    assert len(world.events("Drifted")) >= 1
+
+
+async def test_a_conflicting_write_between_look_and_deed_is_looked_at_again() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    for resource in ("persistentvolumeclaims", "virtualmachines", "wukongs"):
+        world.server.fail_next(Fault.CONFLICT, method="PATCH", resource=resource)
+    await grown(world)
+    await halted(world)
+    await gone(world)
+
+
+@pytest.mark.parametrize("resource", ["datavolumes", "persistentvolumeclaims", "virtualmachines", "secrets"])
+async def test_a_lost_answer_makes_nothing_twice(resource: str) -> None:
+    world = World()
+    await world.begin()
+    world.server.fail_next(Fault.LOSE_ANSWER, method="POST", resource=resource)
+    world.server.fail_next(Fault.LOSE_ANSWER, method="PATCH", resource=resource)
+    await born(world)
+    assert world.names(DataVolume) == ["vm-root"]
+    assert world.names(PersistentVolumeClaim) == ["vm-data", "vm-root"]
