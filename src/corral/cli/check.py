@@ -100,9 +100,7 @@ def lines(found: Iterable[Check]) -> list[str]:
     missing = sum(check.answer is Answer.NO and check.needed for check in found)
     many = "1 needed thing is" if missing == 1 else f"{missing} needed things are"
     unseen = sum(check.answer is Answer.UNKNOWN and check.needed for check in found)
-    able = (
-        f"Nothing needed is missing, as far as could be seen: {unseen} unknown." if unseen else "Corral can run here."
-    )
+    able = f"Nothing needed is missing as far as one could see: {unseen} unknown." if unseen else "Corral can run here."
     return [*told, "", f"{many} missing." if missing else able]
 
 
