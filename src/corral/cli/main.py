@@ -10,7 +10,21 @@ import click
 from corral import __version__
 from corral.cli import errors, local
 
-ASKING = ("run", "plan", "explain", "render", "status", "crds", "lint", "check", "test", "report", "vm")
+ASKING = (
+    "run",
+    "plan",
+    "explain",
+    "render",
+    "status",
+    "crds",
+    "lint",
+    "check",
+    "test",
+    "report",
+    "drain",
+    "undrain",
+    "vm",
+)
 """Each is `NAME_command` in the module of its name, imported when used: the engine takes a while to load."""
 
 
