@@ -16,6 +16,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.loginset import hostkeys, render
 from corral.kinds.loginset.spec import LoginSet, LoginSetStatus
 from corral.kinds.overrides import BadOverride
+from corral.kinds.telling import trouble
 from corral.kinds.workloads import availability, replicas, selector_text
 from corral.kube.meta import EMPTY, Object, ObjectRef
 from corral.kube.models.apps_v1 import Deployment
@@ -57,7 +58,8 @@ def plan(snapshot: Snapshot) -> Plan:
     try:
         made = children(loginset, _desired(snapshot, controller), snapshot.children)
     except BadOverride as error:
-        return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+        stuck = Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+        return trouble(loginset, loginset.status.conditions, stuck) + stuck
     turn = Plan(waits=render.version_step(loginset, controller).waits)
     return made + turn if made.actions else made + _told(snapshot) + _available(snapshot) + turn
 

@@ -27,6 +27,7 @@ from corral.kinds.overrides import BadOverride
 from corral.kinds.parts import KeyRef
 from corral.kinds.restapi.render import objects, selector, version_step
 from corral.kinds.restapi.spec import RestApi, RestApiStatus
+from corral.kinds.telling import trouble
 from corral.kinds.versions import spec_or_version_changed
 from corral.kinds.workloads import availability, replicas, selector_text
 from corral.kube.meta import Object, ObjectRef, ref
@@ -76,7 +77,8 @@ class RestApiReconciler:
         try:
             desired = objects(restapi, controller, snapshot.accounting)
         except BadOverride as error:
-            return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+            stuck = Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+            return trouble(restapi, restapi.status.conditions, stuck) + stuck
         made = children(restapi, desired, snapshot.children)
         turn = Plan(waits=version_step(restapi, controller).waits)
         return made + turn if made.actions else made + availability(snapshot.deployment, restapi.spec.replicas) + turn

@@ -27,6 +27,7 @@ from corral.engine.status import SUSPENDED
 from corral.kinds import keys, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.parts import KeyRef
+from corral.kinds.telling import trouble
 from corral.kinds.token.signing import Validity, Wanted, is_due, issuer, validity
 from corral.kinds.token.spec import Token, TokenStatus
 from corral.kube.meta import ObjectMeta, ObjectRef
@@ -69,9 +70,11 @@ class TokenReconciler:
         if token.metadata.deletion_timestamp is not None or token.spec.suspend:
             return NOTHING
         if signed is None:
-            return Plan(waits=(snapshot.wait,) if snapshot.wait else ())
-        made = children(token, (desired_secret(token, signed.text),), snapshot.secrets)
-        return made + next_look(token, signed.validity, snapshot.now)
+            whole = Plan(waits=(snapshot.wait,) if snapshot.wait else ())
+        else:
+            made = children(token, (desired_secret(token, signed.text),), snapshot.secrets)
+            whole = made + next_look(token, signed.validity, snapshot.now)
+        return trouble(token, token.status.conditions, whole) + whole
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> TokenStatus:
         token, signed = snapshot.object, snapshot.signed
