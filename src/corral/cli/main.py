@@ -29,7 +29,7 @@ ASKING = (
 
 
 class Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         return [*self.commands, *ASKING]  # in the order in which a person meets them
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

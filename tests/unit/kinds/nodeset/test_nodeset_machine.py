@@ -68,9 +68,10 @@ def test_off_a_node_that_is_not_ready_it_does_not() -> None:
 
 
 def test_the_drain_goes_with_its_cause_but_not_before_the_worker_is_ready() -> None:
-    drained = {"state": "IDLE+DRAIN", "reason": CORDONED}
-    assert [type(c).__name__ for c in calls(decided(on(a_worker(0, **drained)), a_machine()))] == ["Undrain"]
-    assert calls(decided(on(a_worker(0, phase="Pending", **drained)), a_machine())) == []
+    ready = a_worker(0, state="IDLE+DRAIN", reason=CORDONED)
+    unready = a_worker(0, phase="Pending", state="IDLE+DRAIN", reason=CORDONED)
+    assert [type(c).__name__ for c in calls(decided(on(ready), a_machine()))] == ["Undrain"]
+    assert calls(decided(on(unready), a_machine())) == []
 
 
 def test_somebody_elses_drain_is_left_alone_whatever_the_node_says() -> None:

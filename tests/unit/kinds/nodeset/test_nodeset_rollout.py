@@ -74,10 +74,10 @@ def test_a_surge_makes_one_more_before_one_goes() -> None:
     assert drains(then) == ["gpu-1"]
 
 
-@pytest.mark.parametrize("update", [{"paused": True}, {"strategy": "OnDelete"}, {"partition": 1}])
-def test_held_back_none_is_replaced_and_one_that_was_on_its_way_stays(update: dict[str, object]) -> None:
+@pytest.mark.parametrize(("field", "value"), [("paused", True), ("strategy", "OnDelete"), ("partition", 1)])
+def test_held_back_none_is_replaced_and_one_that_was_on_its_way_stays(field: str, value: object) -> None:
     begun = old(a_worker(0, state="IDLE+DRAIN", reason=OURS))
-    assert [type(call).__name__ for call in calls(decided(begun, **update))] == ["Undrain"]
+    assert [type(call).__name__ for call in calls(decided(begun, replicas=1, **{field: value}))] == ["Undrain"]
 
 
 def test_a_limit_that_is_no_number_is_told_and_nothing_is_done() -> None:
