@@ -7,12 +7,17 @@ from tests.sim.conftest import quiet
 from tests.sim.seeds import failure_of, shrunk
 
 
+TOLD_EVERY = 50
+
+
 def main() -> int:
     asked = sys.argv[1] if len(sys.argv) > 1 else "300"
     seeds = [int(word) for word in asked[1:].split(",")] if asked.startswith("=") else list(range(int(asked)))
     quiet()
     began_s, failed = time.monotonic(), 0
-    for seed in seeds:
+    for ran, seed in enumerate(seeds):
+        if ran and ran % TOLD_EVERY == 0:
+            print(f"{ran} seeds ran in {time.monotonic() - began_s:.0f} s, {failed} failed", flush=True)
         failure = failure_of(seed)
         if failure is not None:
             failed += 1
