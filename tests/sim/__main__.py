@@ -6,7 +6,6 @@ import time
 from tests.sim.conftest import quiet
 from tests.sim.seeds import failure_of, shrunk
 
-
 TOLD_EVERY = 50
 
 
