@@ -8,8 +8,6 @@ from corral.kube.meta import Condition, ObjectMeta
 STUCK = Plan(
     waits=(Wait(reason="BadOverride", message="no field x", stalled=True), Wait(reason="Slow", message="soon"))
 )
-    waits=(Wait(reason="BadOverride", message="no field x", stalled=True), Wait(reason="Slow", message="soon"))
-)
 OBJECT = Controller(metadata=ObjectMeta(name="demo", namespace="lab", uid="u"))
 
 
