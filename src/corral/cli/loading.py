@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import yaml
@@ -47,6 +48,11 @@ def kind_named(kinds: Iterable[KindController], word: str) -> KindController:
 
 def manifests_in(file: Path, kinds: Iterable[KindController], namespace: str) -> tuple[Manifest, ...]:
     """The objects of the kinds we know, in the file's order; "-" is standard input. Other kinds are an error."""
+    return tuple(_manifest(document, file, kinds, namespace) for document in documents_in(file))
+
+
+def documents_in(file: Path) -> list[dict[str, Any]]:
+    """Every document, which has at least an apiVersion and a kind; "-" is standard input."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
@@ -56,12 +62,13 @@ def manifests_in(file: Path, kinds: Iterable[KindController], namespace: str) ->
         raise Failure(f"{file} is not YAML: {error}") from error
     if not documents:
         raise Failure(f"{file} holds no object")
-    return tuple(_manifest(document, file, kinds, namespace) for document in documents)
+    for document in documents:
+        if not isinstance(document, dict):
+            raise Failure(f"{file}: expected an object with apiVersion and kind, found {type(document).__name__}")
+    return documents
 
 
-def _manifest(document: object, file: Path, kinds: Iterable[KindController], namespace: str) -> Manifest:
-    if not isinstance(document, dict):
-        raise Failure(f"{file}: expected an object with apiVersion and kind, found {type(document).__name__}")
+def _manifest(document: dict[str, Any], file: Path, kinds: Iterable[KindController], namespace: str) -> Manifest:
     api_version, kind = document.get("apiVersion"), document.get("kind")
     for entry in kinds:
         if (entry.kind.resource.api_version, entry.kind.resource.kind) == (api_version, kind):

@@ -24,8 +24,10 @@ ASKING = (
     "drain",
     "undrain",
     "vm",
+    "import",
 )
 """Each is `NAME_command` in the module of its name, imported when used: the engine takes a while to load."""
+OTHERWISE_NAMED = {"import": "importing"}  # `import` is a word of Python's
 
 
 class Commands(click.Group):
@@ -35,7 +37,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in ASKING:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(f"corral.cli.{cmd_name}"), f"{cmd_name}_command")
+        command = getattr(import_module(f"corral.cli.{OTHERWISE_NAMED.get(cmd_name, cmd_name)}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101 - only our own mistake can break this
         return command
 

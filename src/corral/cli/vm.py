@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Object)
 Decide = Callable[[Machine], Decision]
 
 
-@click.group("vm")
+@click.group("vm", short_help="Start, stop, restart, pause or move a virtual machine; its console")
 def vm_command() -> None:
     """Start, stop, restart, pause or move the machine of a Wukong, or open its console."""
 
