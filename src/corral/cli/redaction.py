@@ -36,6 +36,9 @@ _KEY = (
 )
 _QUOTED = re.compile(rf"(?im)(?P<key>{_KEY}\\*[\"'])(?P<value>[^\"'\n\\]+)")
 _BARE = re.compile(rf"(?im)(?P<key>{_KEY})(?P<value>[^\s\"',;}}\\]+)")
+_LINE = re.compile(
+    rf"(?im)^(?P<key>[ \t-]*{_SENSITIVE}:[ \t]+)(?P<value>[^\s\"'|>{{\[][^\n]*)"
+)  # plain YAML may have spaces
 _BLOCK = re.compile(
     rf"(?im)^(?P<key>(?P<indent>[ \t]*){_SENSITIVE}:[ \t]+[|>][-+0-9]*)\n(?:(?:(?P=indent)[ \t]+\S.*)?(?:\n|\Z))+"
 )
@@ -144,7 +147,7 @@ def _by_shape(text: str) -> str:
     if not _NAMED.search(text):
         return text
     text = _BLOCK.sub(_block, text)
-    for pattern in (_QUOTED, _BARE):
+    for pattern in (_QUOTED, _LINE, _BARE):
         text = pattern.sub(_assigned, text)
     return text
 

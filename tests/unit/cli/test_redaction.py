@@ -107,6 +107,7 @@ def test_an_archive_holds_what_was_bundled_and_nothing_secret(files: dict[str, s
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nnext", f"{MARK}\nnext"),
         ("-----BEGIN PRIVATE KEY-----\ncut off", MARK),
         ('password: "two words"\nuser: a', f'password: "{MARK}"\nuser: a'),
+        ("data:\n  db-password: two words\n  user: a", f"data:\n  db-password: {MARK}\n  user: a"),
         ("mariadb --password hunter2 -u slurm", f"mariadb --password {MARK} -u slurm"),
         ("- name: DB_PASSWORD\n  value: hunter2\n", f"- name: DB_PASSWORD\n  value: {MARK}\n"),
         ('said "{\\"password\\": \\"hunter2\\"}"', f'said "{{\\"password\\": \\"{MARK}\\"}}"'),
