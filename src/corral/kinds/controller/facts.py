@@ -97,7 +97,7 @@ def _still_holds(running: Running, seen: Snapshot) -> bool:
     confirmed = running.digest == delivered and not running.slurmd.no and not running.slurmd.unknown
     if not running.up or not confirmed or not _is_fresh(running.as_of, seen.now):
         return False
-    if running.revival and recovery.is_unfinished(running.revival, seen.now, running.as_of):
+    if recovery.is_unfinished(seen, running):
         return False
     return not rotation.due(msgspec.structs.replace(seen, running=running))
 

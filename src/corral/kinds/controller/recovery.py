@@ -13,12 +13,13 @@ closed. All of it follows from what slurmctld, slurmd and slurmdbd say; nothing 
 
 from datetime import datetime, timedelta
 
-from corral.engine import NOTHING, Action, EmitEvent, Outside, Plan, target
+from corral.engine import NOTHING, READY, Action, EmitEvent, Outside, Plan, target
 from corral.kinds.controller.snapshot import (
     CloseRecords,
     Holder,
     RegisterAnew,
     Revival,
+    Running,
     Snapshot,
     is_ready,
     pod_name,
@@ -27,6 +28,7 @@ from corral.kinds.controller.snapshot import (
 )
 
 BELIEVED_AFTER = timedelta(seconds=25)  # slurmctld's own: BatchStartTimeout (10 s) and MessageTimeout (10 s)
+COMPARED_AFTER = timedelta(seconds=60)  # slurmctld has then told slurmdbd what it had kept for it
 HEALED_AFTER = timedelta(minutes=10)  # by then every slurmd has registered without being told
 ASK_AGAIN_S = 60.0  # slurmdbd, that says it is up
 REGISTERED_MAX = 200  # workers in one pass
@@ -34,25 +36,49 @@ SLURMD = "slurmd"
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    revival = snapshot.running.revival if snapshot.running else None
-    if revival is None:
+    running, now = snapshot.running, snapshot.now
+    if running is None or running.revival is None:
         return NOTHING
-    if snapshot.now < believed_at(revival):
-        return Plan(again_after_s=(believed_at(revival) - snapshot.now).total_seconds())
-    actions = (*_registered(snapshot, revival), *_closed(snapshot, revival))
-    unasked = revival.lost is None and _records_exist(snapshot)
-    return Plan(actions=actions, again_after_s=ASK_AGAIN_S if unasked else None)
+    revival, compared = running.revival, _compared_at(snapshot, running.revival)
+    actions: tuple[Action, ...] = ()
+    times = [(moment - now).total_seconds() for moment in _moments(snapshot, revival) if moment > now]
+    if now >= believed_at(revival):
+        actions += _registered(snapshot, revival)
+    if compared is not None and running.as_of >= compared:
+        actions += _closed(snapshot, revival)
+        times += [ASK_AGAIN_S] if revival.lost is None else []
+    return Plan(actions=actions, again_after_s=min(times, default=None))
 
 
-def is_unfinished(revival: Revival, now: datetime, as_of: datetime) -> bool:
-    """Whether what was said at `as_of` has to be asked for again: slurmctld and the others may agree by now."""
-    if now < believed_at(revival):
+def is_unfinished(snapshot: Snapshot, running: Running) -> bool:
+    """Whether what slurmctld said then has to be asked for again: it and the others may agree by now, or not yet."""
+    now, revival = snapshot.now, running.revival
+    if revival is None:
         return False
-    return as_of < believed_at(revival) or bool(unsure(revival, now)) or revival.lost is None or bool(revival.lost)
+    if any(running.as_of < moment <= now for moment in _moments(snapshot, revival)):
+        return True
+    compared = _compared_at(snapshot, revival)
+    differ = compared is not None and now >= compared and revival.lost != ()
+    return differ or (now >= believed_at(revival) and bool(unsure(revival, now)))
 
 
 def believed_at(revival: Revival) -> datetime:
     return max(revival.at, revival.loaded) + BELIEVED_AFTER
+
+
+def _compared_at(snapshot: Snapshot, revival: Revival) -> datetime | None:
+    """When slurmdbd's records can be relied on; None while there are none, or slurmdbd is away."""
+    accounting = snapshot.accounting
+    if accounting is None or not slurmdbd(accounting).yes:
+        return None
+    ready = next(condition for condition in accounting.status.conditions if condition.type == READY)
+    return max(revival.at, ready.last_transition_time or revival.at) + COMPARED_AFTER
+
+
+def _moments(snapshot: Snapshot, revival: Revival) -> tuple[datetime, ...]:
+    """When there is something to look at."""
+    compared = _compared_at(snapshot, revival)
+    return (believed_at(revival),) if compared is None else (believed_at(revival), compared)
 
 
 def unsure(revival: Revival, now: datetime) -> frozenset[str]:
@@ -74,7 +100,7 @@ def _registered(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
 
 
 def _closed(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
-    if not revival.lost or not _records_exist(snapshot):
+    if not revival.lost:
         return ()
     jobs = f"job{'s' if len(revival.lost) > 1 else ''} {some(revival.lost)}"
     message = f"slurmctld came back at {revival.at:%H:%M:%S} without {jobs}: the open records are closed"
@@ -94,7 +120,3 @@ def _done(
 
 def _is_slurmd(holder: Holder) -> bool:
     return holder.daemon == SLURMD and is_ready(holder.pod)
-
-
-def _records_exist(snapshot: Snapshot) -> bool:
-    return snapshot.accounting is not None and bool(slurmdbd(snapshot.accounting).yes)

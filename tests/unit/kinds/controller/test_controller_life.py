@@ -223,7 +223,7 @@ async def test_metrics_are_monitored_as_soon_as_the_cluster_knows_how() -> None:
     async with a_running_cluster(metrics={"enabled": True}) as world:
         assert world.condition("Ready") == ("True", "AsDesired")
         world.server.register(ServiceMonitor)
-        await asyncio.sleep(120)
+        await asyncio.sleep(700)
 
         found = world.server.get(ServiceMonitor, "demo-controller", "default")
         assert found is not None

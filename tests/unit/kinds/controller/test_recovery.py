@@ -25,8 +25,9 @@ def a_worker(name: str, *, ready: bool = True) -> Holder:
     return Holder(pod=Pod(metadata=meta(name), spec=spec, status=PodStatus(conditions=(condition,))), daemon="slurmd")
 
 
-def an_accounting(*, ready: bool = True) -> Accounting:
-    said = Condition(type="Ready", status="True" if ready else "False", reason="AsDesired")
+def an_accounting(*, ready: bool = True, ready_s: float = 3600) -> Accounting:
+    state = "True" if ready else "False"
+    said = Condition(type="Ready", status=state, reason="AsDesired", last_transition_time=ago(ready_s))
     status = AccountingStatus(observed_generation=1, conditions=(said,))
     return Accounting(metadata=meta("acct", generation=1), status=status)
 
@@ -77,33 +78,46 @@ def test_who_is_no_ready_worker_of_ours_is_not_told() -> None:
 
 
 def test_records_of_lost_jobs_are_closed_and_people_are_told_which() -> None:
-    plan = recovery.plan(revived(26, lost=("17", "18")))
+    plan = recovery.plan(revived(60, lost=("17", "18")))
     assert calls(plan) == [CloseRecords(pod="demo-controller-0")]
     told = [action for action in plan.actions if isinstance(action, EmitEvent)]
     assert [one.reason for one in told] == ["RecordsClosed"]
     assert "jobs 17, 18" in told[0].message
 
 
+def test_records_count_only_when_slurmctld_has_told_slurmdbd_what_it_kept_for_it() -> None:
+    early = revived(40, lost=("17",))
+    assert recovery.plan(early) == Plan(again_after_s=20.0)
+    back = msgspec.structs.replace(revived(300, lost=("17",)), accounting=an_accounting(ready_s=50))
+    assert recovery.plan(back) == Plan(again_after_s=10.0)
+
+
 def test_while_slurmdbd_does_not_say_it_is_asked_again_if_it_is_up() -> None:
-    unsaid = revived(26, lost=None)
+    unsaid = revived(60, lost=None)
     assert recovery.plan(unsaid) == Plan(again_after_s=recovery.ASK_AGAIN_S)
     for accounting in (None, an_accounting(ready=False)):
         assert recovery.plan(msgspec.structs.replace(unsaid, accounting=accounting)) == Plan()
 
 
 @pytest.mark.parametrize(
-    ("said", "as_of_s", "unfinished"),
+    ("came_back_s", "said", "as_of_s", "unfinished"),
     [
-        ({"lost": ()}, 1, False),
-        ({"lost": ()}, 10, True),  # asked before slurmctld would believe a slurmd
-        ({"lost": ("17",)}, 1, True),
-        ({"lost": None}, 1, True),
-        ({"lost": (), "holding": {"worker-0": ago(500)}}, 1, True),
-        ({"lost": (), "holding": {"worker-0": ago(3)}}, 1, False),
+        (24, {"lost": None}, 20, False),  # there is nothing to look at yet
+        (30, {"lost": ()}, 1, False),
+        (30, {"lost": ()}, 10, True),  # asked before slurmctld would believe a slurmd
+        (30, {"lost": None}, 1, False),  # slurmdbd's turn comes later
+        (61, {"lost": ()}, 5, True),
+        (61, {"lost": ()}, 0, False),
+        (61, {"lost": ("17",)}, 0, True),
+        (61, {"lost": None}, 0, True),
+        (30, {"lost": (), "holding": {"worker-0": ago(500)}}, 1, True),
+        (30, {"lost": (), "holding": {"worker-0": ago(3)}}, 1, False),
     ],
 )
 def test_an_answer_counts_until_something_is_left_to_mend(
-    said: dict[str, Any], as_of_s: float, unfinished: bool
+    came_back_s: float, said: dict[str, Any], as_of_s: float, unfinished: bool
 ) -> None:
-    revival = Revival(at=ago(30), loaded=ago(30), **said)
-    assert recovery.is_unfinished(revival, NOW, ago(as_of_s)) is unfinished
+    seen = revived(came_back_s, **said)
+    assert seen.running is not None
+    running_then = msgspec.structs.replace(seen.running, as_of=ago(as_of_s))
+    assert recovery.is_unfinished(seen, running_then) is unfinished
