@@ -36,9 +36,8 @@ _KEY = (
 )
 _QUOTED = re.compile(rf"(?im)(?P<key>{_KEY}\\*[\"'])(?P<value>[^\"'\n\\]+)")
 _BARE = re.compile(rf"(?im)(?P<key>{_KEY})(?P<value>[^\s\"',;}}\\]+)")
-_LINE = re.compile(
-    rf"(?im)^(?P<key>[ \t-]*{_SENSITIVE}:[ \t]+)(?P<value>[^\s\"'|>{{\[][^\n]*)"
-)  # plain YAML may have spaces
+# A plain value of YAML may have spaces in it.
+_LINE = re.compile(rf"(?im)^(?P<key>[ \t-]*{_SENSITIVE}:[ \t]+)(?P<value>[^\s\"'|>{{\[][^\n]*)")
 _BLOCK = re.compile(
     rf"(?im)^(?P<key>(?P<indent>[ \t]*){_SENSITIVE}:[ \t]+[|>][-+0-9]*)\n(?:(?:(?P=indent)[ \t]+\S.*)?(?:\n|\Z))+"
 )
