@@ -10,6 +10,7 @@ import pytest
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
 from corral.kinds.wukong.api.snapshots import (
     VirtualMachineRestore,
     VirtualMachineSnapshot,
@@ -31,6 +32,8 @@ KINDS: tuple[type[Object], ...] = (
     VolumeSnapshot,
     DataVolume,
     NetworkAttachmentDefinition,
+    NodeNetworkConfigurationPolicy,
+    NodeNetworkState,
 )
 SCALARS = {str: "string", int: "integer", bool: "boolean"}
 OURS = "corral.kinds.wukong.api"
@@ -41,8 +44,8 @@ Schema = Mapping[str, Any]
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_is_in_the_real_definition(kind: type[Object]) -> None:
     spec = crd_of_kind(kind.__name__)["spec"]
-    resource = kind.resource
-    assert (spec["group"], spec["names"]["plural"], spec["scope"]) == (resource.group, resource.plural, "Namespaced")
+    resource, scope = kind.resource, "Namespaced" if kind.resource.namespaced else "Cluster"
+    assert (spec["group"], spec["names"]["plural"], spec["scope"]) == (resource.group, resource.plural, scope)
     version = next(found for found in spec["versions"] if found["name"] == resource.version)
     assert list(faults(kind, version["schema"]["openAPIV3Schema"], kind.__name__)) == []
 

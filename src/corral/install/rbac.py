@@ -98,10 +98,10 @@ def operator_objects(controllers: Iterable[AnyController]) -> tuple[Object, ...]
 
 
 def people_objects(kinds: Iterable[type[Object]]) -> tuple[Object, ...]:
-    """For people: who may view or edit a namespace may do so with our kinds in it."""
+    """For people: who may view or edit a namespace may do so with our kinds in it. Kinds of the cluster are admins'."""
     ours = tuple(kinds)
     view = [grant(kind.resource, READ) for kind in ours]
-    edit = [grant(kind.resource, EDIT) for kind in ours]
+    edit = [grant(kind.resource, EDIT) for kind in ours if kind.resource.namespaced]
     scale = [grant(kind.resource, ("get", "update", "patch"), "scale") for kind in ours if _scales(kind)]
     return _people("view", ("view",), view), _people("edit", ("edit", "admin"), (*edit, *scale))
 

@@ -4,6 +4,7 @@ from corral.engine.registry import KindController
 from corral.kinds.accounting.controller import KINDS as ACCOUNTING
 from corral.kinds.controller.controller import KINDS as CONTROLLER
 from corral.kinds.loginset.controller import KINDS as LOGINSET
+from corral.kinds.nodebridge.controller import KINDS as NODEBRIDGE
 from corral.kinds.nodeset.controller import KINDS as NODESET
 from corral.kinds.restapi.controller import KINDS as RESTAPI
 from corral.kinds.token.controller import KINDS as TOKEN
@@ -11,5 +12,5 @@ from corral.kinds.wukong.controller import KINDS as WUKONG
 from corral.kinds.wukongsnapshot.controller import KINDS as WUKONGSNAPSHOT
 
 SLURM = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET, *LOGINSET)
-MACHINES = (*WUKONG, *WUKONGSNAPSHOT)
+MACHINES = (*WUKONG, *WUKONGSNAPSHOT, *NODEBRIDGE)
 KINDS: tuple[KindController, ...] = (*SLURM, *MACHINES)
