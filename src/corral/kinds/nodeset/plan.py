@@ -15,11 +15,13 @@ it: the two are neighbours in the plan, and the first failure ends the attempt. 
 that Slurm has not got while its slurmd is about to register is waited for, and drained. A drain with a reason that is
 not ours is neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
 
-The exception is a NodeSet that is deleted after its Controller: there is nobody left to ask, and nothing to lose.
+There are two exceptions: a NodeSet that is deleted after its Controller, for there is nobody left to ask and nothing to
+lose; and `forceDrainAfterSeconds`, by which people choose to lose jobs that outlast a drain.
 """
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from corral.engine import (
     NOTHING,
@@ -73,61 +75,88 @@ def plan(snapshot: Snapshot) -> Plan:
         replicas = nodeset.spec.replicas + surge(snapshot, old)
     except BadUpdate as error:
         return Plan(waits=(Wait(reason="BadUpdate", message=str(error), stalled=True),))
-    leaving = surplus(known, replicas)
-    staying = [worker for worker in known if worker.is_live and worker not in leaving]
+    leaving = surplus(known, replicas, nodeset.spec.reserve_ordinals)
+    staying = _without([worker for worker in known if worker.is_live], leaving)
     rolling = rollout(snapshot, staying, old, _farewell_order)
     replaced = rolling.replaced
-    lost = [w for w in staying if w.is_ready and w.facts is Facts.UNREGISTERED and w not in replaced]
-    wanted = _wanted(staying, replicas)
+    lost = [w for w in _without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
+    settled = _without(staying, (*replaced, *lost))
+    wanted = _wanted(staying, replicas, nodeset.spec.reserve_ordinals)
     orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
     return (
         guarded(nodeset, snapshot.guards)
         + _history(snapshot)
         + _ended(known)
         + _made(snapshot, known, wanted)
-        + _kept(snapshot, [worker for worker in staying if worker not in replaced and worker.trouble is None])
+        + _kept(snapshot, [worker for worker in settled if worker.trouble is None])
         + _removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
         + _left_alone(leaving)
         + _removed(snapshot, lost, "Slurm has lost it")
         + _removed(snapshot, replaced, "rollout")
-        + _off_troubled_machines(snapshot, [worker for worker in staying if worker not in (*replaced, *lost)])
+        + _off_troubled_machines(snapshot, settled)
         + Plan(waits=(*turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
         + _not_yet(snapshot, staying)
         + _unanswered(snapshot, known)
     )
 
 
-def surplus(known: Sequence[Worker], replicas: int) -> tuple[Worker, ...]:
-    """Which go first: marked by a person; drained by us already; not in Slurm; idle; busy; drained by somebody else.
+def surplus(known: Sequence[Worker], replicas: int, reserved: Sequence[int] = ()) -> tuple[Worker, ...]:
+    """Those whose ordinal is reserved, and as many more as are too many, in the order of `_farewell_order`.
 
-    Among equals the highest ordinal goes. Nothing is chosen while Slurm does not tell.
+    Nothing is chosen while Slurm does not tell.
     """
     live = [worker for worker in known if worker.is_live]
+    unwelcome = [worker for worker in live if worker.ordinal in reserved]
     excess = len(live) - replicas
-    if excess <= 0 or any(worker.facts is Facts.UNKNOWN and worker.node is None for worker in live):
+    if max(excess, len(unwelcome)) <= 0 or any(w.facts is Facts.UNKNOWN and w.node is None for w in live):
         return ()
-    return tuple(sorted(live, key=_farewell_order)[:excess])
+    rest = sorted(_without(live, unwelcome), key=_farewell_order)
+    return (*unwelcome, *rest[: max(0, excess - len(unwelcome))])
+
+
+def _without(workers: Sequence[Worker], others: Sequence[Worker]) -> list[Worker]:
+    names = {worker.name for worker in others}
+    return [worker for worker in workers if worker.name not in names]
 
 
 _ORDER = (Facts.UNREGISTERED, Facts.ARRIVING, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)
 
 
-def _farewell_order(worker: Worker) -> tuple[int, bool, bool, int, int]:
+def _farewell_order(worker: Worker) -> tuple[int, bool, bool, bool, bool, int, int, float, int]:
+    """Whom it costs least to lose goes first:
+
+    as people marked it; drained by us already; not drained by somebody else; not in Slurm; not ready; idle; with the
+    fewest jobs; with the jobs that end soonest; the highest ordinal.
+    """
     return (
         worker.cost,
         not worker.has_our_drain,
         worker.has_foreign_drain,
+        worker.facts not in (Facts.UNREGISTERED, Facts.ARRIVING),
+        worker.is_ready,
         _ORDER.index(worker.facts),
+        len(worker.jobs),
+        _last_end_s(worker.jobs),
         -worker.ordinal,
     )
 
 
-def _wanted(staying: Sequence[Worker], replicas: int) -> frozenset[int]:
-    """The ordinals that stay, and the lowest free ones to make up the number."""
+def _last_end_s(jobs: Sequence[Job]) -> float:
+    """When the last of them ends by its limit; a job without one ends never."""
+    return max((job.end_at.timestamp() if job.end_at and _is_limited(job) else math.inf for job in jobs), default=0.0)
+
+
+def _is_limited(job: Job) -> bool:
+    return job.time_limit_s is None or job.time_limit_s != math.inf
+
+
+def _wanted(staying: Sequence[Worker], replicas: int, reserved: Sequence[int]) -> frozenset[int]:
+    """The ordinals that stay, and the lowest free ones to make up the number; reserved ones are never made."""
     taken = {worker.ordinal for worker in staying}
     ordinal = 0
     while len(taken) < replicas:
-        taken.add(ordinal)
+        if ordinal not in reserved:
+            taken.add(ordinal)
         ordinal += 1
     return frozenset(taken)
 
@@ -198,14 +227,39 @@ def _removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     ready = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
     held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
+    overdue = [worker for worker in held if _is_overdue(snapshot, worker)]
     arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
     unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
     actions = [action for worker in to_drain[:BURST_MAX] for action in _drained(snapshot, worker, why)]
     actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
+    actions += [action for worker in overdue for action in _forced(snapshot, worker, why)]
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
     waits += [_arriving(worker) for worker in arriving]
-    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving else None
+    may_be_forced = snapshot.object.spec.force_drain_after_seconds is not None and bool(held)
+    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving or may_be_forced else None
     return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
+
+
+def _is_overdue(snapshot: Snapshot, worker: Worker) -> bool:
+    """Only where people asked for it, only after a drain of ours has lasted that long, and only while Slurm tells."""
+    limit_s, node = snapshot.object.spec.force_drain_after_seconds, worker.node
+    if limit_s is None or node is None or node.reason_at is None or not worker.has_our_drain or worker.is_leaving:
+        return False
+    return worker.facts is Facts.DRAINING and snapshot.now - node.reason_at > timedelta(seconds=limit_s)
+
+
+def _forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """The one way in which a job is killed, and people are told which: Slurm requeues what may be requeued."""
+    if worker.pod is None:
+        return ()
+    limit_s = snapshot.object.spec.force_drain_after_seconds
+    message = (
+        f"{worker.name}: drained for more than {limit_s} s ({why}) and deleted by force; {_jobs_text(worker.jobs)}"
+    )
+    told = EmitEvent(
+        regarding=target(snapshot.object), reason="JobsKilled", message=message, type="Warning", action="Delete"
+    )
+    return told, Delete(target=target(worker.pod), reason="DrainForced", message=message)
 
 
 def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:

@@ -73,7 +73,8 @@ def rollout(
 ) -> Rollout:
     """`order`: whom it costs least to replace, first."""
     update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
-    here = [worker for worker in staying if worker in old]
+    names = {worker.name for worker in old}
+    here = [worker for worker in staying if worker.name in names]
     if not here:
         return Rollout()
     told = _told(snapshot, staying, here)
@@ -85,10 +86,12 @@ def rollout(
     budget = sum(is_there(worker) for worker in staying) - (replicas - limits(update, replicas)[0])
     healthy = sorted((w for w in movable if is_there(w)), key=lambda w: (w.is_ready, order(w)))
     taken = healthy[: max(0, budget)]
-    stopped, again_after_s = _stopped(snapshot, [w for w in staying if w not in here], bool(taken or begun))
+    new = [worker for worker in staying if worker.name not in names]
+    stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
+    go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
     return Rollout(
-        replaced=tuple(worker for worker in movable if worker in (*begun, *nothing_to_lose, *taken)),
-        waits=(told, *stopped),
+        replaced=tuple(worker for worker in movable if worker.name in go),
+        waits=(*stopped, told),
         again_after_s=again_after_s,
     )
 

@@ -53,6 +53,10 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
     controller_ref: Annotated[Ref, rule("self == oldSelf", "a NodeSet stays with its Controller; make another one")]
     replicas: Replicas = 1
     ordinal_padding: Annotated[int, Meta(ge=0, le=9, description="Digits of the ordinal: 3 makes gpu-007.")] = 0
+    reserve_ordinals: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=999_999_999)], ...],
+        Meta(max_length=1000, description="Ordinals that are never made; a worker that has one is drained and goes."),
+    ] = ()
     version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
     slurmd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
@@ -66,6 +70,17 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
     ] = ""
     partition: Partition = Partition()
     update: Update = Update()
+    force_drain_after_seconds: (
+        Annotated[
+            int,
+            Meta(
+                ge=60,
+                le=31_536_000,
+                description="Delete a worker whose drain by Corral has lasted so long, WITH ITS JOBS. Default: never.",
+            ),
+        ]
+        | None
+    ) = None
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
 

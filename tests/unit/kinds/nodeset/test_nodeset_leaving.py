@@ -1,0 +1,75 @@
+"""Who goes first, which ordinals are never made, and what force means."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from corral.engine import Delete, EmitEvent, Plan
+from corral.kinds.nodeset.plan import plan, surplus
+from corral.kinds.nodeset.workers import workers
+from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made
+
+BUSY = "MIXED"
+
+
+def in_order(*given: AWorker) -> list[int]:
+    known = workers(a_snapshot(*given, replicas=0))
+    return [surplus(known, replicas)[-1].ordinal for replicas in range(len(known) - 1, -1, -1)]
+
+
+def decided(*given: AWorker, replicas: int, now: datetime = NOW, **spec: object) -> Plan:
+    snapshot = a_snapshot(*given, replicas=replicas)
+    changed = msgspec.structs.replace(snapshot.object.spec, **spec)
+    return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=changed)))
+
+
+def drained_at(worker: AWorker, at: datetime) -> AWorker:
+    assert worker.node is not None
+    return msgspec.structs.replace(worker, node=msgspec.structs.replace(worker.node, reason_at=at))
+
+
+def test_who_costs_least_goes_first() -> None:
+    soon, late = NOW + timedelta(minutes=1), NOW + timedelta(hours=1)
+    assert in_order(
+        a_worker(0, state=BUSY, jobs=(1, 2), until=soon),
+        a_worker(1, state=BUSY, jobs=(3,), until=late),
+        a_worker(2, state=BUSY, jobs=(4,), until=soon),
+        a_worker(3),
+        a_worker(4, phase="Pending"),
+        a_worker(5, phase="Pending", registered=False),
+        a_worker(6, state=BUSY, jobs=(5, 6, 7), cost="-1"),
+        a_worker(7, state="IDLE+DRAIN", reason="disk"),
+    ) == [6, 5, 4, 3, 2, 1, 0, 7]
+
+
+def test_a_job_without_a_limit_ends_never() -> None:
+    forever = a_worker(1, state=BUSY, jobs=(1,), until=NOW, limit_s=float("inf"))
+    assert in_order(a_worker(0, state=BUSY, jobs=(2,), until=NOW + timedelta(days=9)), forever) == [0, 1]
+
+
+def test_reserved_ordinals_are_never_made_and_a_worker_that_has_one_goes_as_any_other() -> None:
+    assert made(decided(replicas=3, reserve_ordinals=(0, 2))) == ["gpu-1", "gpu-3", "gpu-4"]
+    found = decided(a_worker(0), a_worker(1, state=BUSY, jobs=(7,)), replicas=2, reserve_ordinals=(1,))
+    assert (drains(found), made(found)) == (["gpu-1"], ["gpu-2"])
+
+
+def test_without_a_word_from_people_no_drain_is_ever_forced() -> None:
+    held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7,)), NOW - timedelta(days=300))
+    assert decided(held, replicas=0).actions == ()
+
+
+def test_a_drain_that_outlasts_what_people_allowed_is_forced_and_the_jobs_are_named() -> None:
+    held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7, 8)), NOW - timedelta(seconds=61))
+    found = decided(held, replicas=0, force_drain_after_seconds=60)
+    warning, removal = found.actions
+    assert isinstance(warning, EmitEvent)
+    assert isinstance(removal, Delete)
+    assert (warning.type, "jobs 7, 8 run" in warning.message, deleted(found)) == ("Warning", True, ["gpu-0"])
+    assert decided(held, replicas=0, force_drain_after_seconds=3600).actions == ()
+
+
+def test_somebody_elses_drain_is_never_forced() -> None:
+    theirs = drained_at(a_worker(0, state="MIXED+DRAIN", reason="disk", jobs=(7,)), NOW - timedelta(days=3))
+    assert calls(decided(theirs, replicas=0, force_drain_after_seconds=60)) == []
+    assert deleted(decided(theirs, replicas=0, force_drain_after_seconds=60)) == []
