@@ -1,4 +1,4 @@
-"""The real definitions of KubeVirt, CDI, Multus, NMState and CSI snapshots, from the Go modules that their projects publish.
+"""The real definitions of KubeVirt, CDI, Multus, NMState and CSI snapshots, from the Go modules of their projects.
 
     vm_crds()                              the definitions, as plain JSON values
     python -m corral.testing.vmcrds FILE   writes them as YAML; `make generate` makes our models from that file
