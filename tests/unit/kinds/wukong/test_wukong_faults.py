@@ -49,7 +49,8 @@ async def plugged(world: World) -> None:
 async def gone(world: World) -> None:
     await world.delete(Wukong, "vm")
     await world.settled()
-    for kind in (Wukong, VirtualMachineInstance, Secret, *CHILDREN):
+    every: tuple[type[Object], ...] = (Wukong, VirtualMachineInstance, Secret, *CHILDREN)
+    for kind in every:
         assert world.names(kind) == [], kind.__name__
 
 
@@ -109,6 +110,19 @@ async def test_another_writer_of_the_machine_is_put_right_each_time_and_told() -
     assert cpu.cores == 4
     assert (await world.machine()).metadata.labels["theirs"] == "11"
     assert len(world.events("Drifted")) >= 1
+
+
+async def test_another_writer_of_a_network_of_ours_is_put_right() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    before = world.server.get(NetworkAttachmentDefinition, "vm-lan-nad", NAMESPACE)
+    assert before is not None
+    await world.patch(NetworkAttachmentDefinition, "vm-lan-nad", {"spec": {"config": "{}"}})
+    await world.settled()
+    after = world.server.get(NetworkAttachmentDefinition, "vm-lan-nad", NAMESPACE)
+    assert after is not None
+    assert after["spec"] == before["spec"]
+    assert len(world.events("Drifted")) == 1
 
 
 async def test_a_conflicting_write_between_look_and_deed_is_looked_at_again() -> None:

@@ -87,6 +87,56 @@ def test_a_registry_image_keeps_the_scheme_that_cdi_asks_for(image: str, url: st
     assert registry.url == url
 
 
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        (
+            "{http: {url: 'https://images.test/a', secretName: s, caConfigMap: ca, checksum: 'sha256:00'}}",
+            {
+                "http": {
+                    "url": "https://images.test/a",
+                    "secretRef": "s",
+                    "certConfigMap": "ca",
+                    "checksum": "sha256:00",
+                }
+            },
+        ),
+        (
+            "{registry: {url: 'docker://images.test/a', secretName: s, caConfigMap: ca}}",
+            {"registry": {"url": "docker://images.test/a", "secretRef": "s", "certConfigMap": "ca"}},
+        ),
+        (
+            "{s3: {url: 'https://s3.test/bucket/a', secretName: s}}",
+            {"s3": {"url": "https://s3.test/bucket/a", "secretRef": "s"}},
+        ),
+        ("{gcs: {url: 'gs://bucket/a', secretName: s}}", {"gcs": {"url": "gs://bucket/a", "secretRef": "s"}}),
+        ("{pvc: {name: other}}", {"pvc": {"name": "other", "namespace": NAMESPACE}}),
+        ("{snapshot: {name: snap, namespace: golden}}", {"snapshot": {"name": "snap", "namespace": "golden"}}),
+        ("{blank: true}", {"blank": {}}),
+        ("{upload: true}", {"upload": {}}),
+    ],
+)
+def test_every_source_of_a_disk_is_said_to_cdi_in_its_words(source: str, made: dict[str, object]) -> None:
+    wukong = given(f"{{cpu: 1, memory: 1Gi, disks: [{{name: root, size: 1Gi, source: {source}}}]}}")
+    (disk,) = disks_of(wukong, {}, {}, ())
+    assert disk.filling is not None
+    assert msgspec.to_builtins(disk.filling.source) == made
+
+
+def test_an_instance_type_takes_the_place_of_processor_and_memory() -> None:
+    wukong = given(
+        "{instancetype: {name: u1.small}, preference: {name: debian, clusterWide: false}, "
+        "disks: [{name: root, size: 1Gi}]}"
+    )
+    spec = virtual_machine(wukong, (), None, None).spec
+    assert (spec.template.spec.domain.cpu, spec.template.spec.domain.memory) == (None, None)
+    assert msgspec.to_builtins(spec.instancetype) == {
+        "name": "u1.small",
+        "kind": "VirtualMachineClusterInstancetype",
+    }
+    assert msgspec.to_builtins(spec.preference) == {"name": "debian", "kind": "VirtualMachinePreference"}
+
+
 def test_the_boot_disk_is_filled_with_the_os_image_and_starts_first() -> None:
     spec = (
         "{osImage: 'images.test/debian:13', cpu: 1, memory: 1Gi, "
