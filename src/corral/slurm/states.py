@@ -11,6 +11,7 @@ must never make a node look removable.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 
@@ -82,7 +83,7 @@ class NodeState:
     @property
     def row(self) -> "Row":
         """The first row that fits; its `why` is for people."""
-        return next(row for row in ROWS if row.fits(self))
+        return _first_that_fits(self)
 
     def __str__(self) -> str:
         """As scontrol writes it; flags in the order of their declaration."""
@@ -143,6 +144,11 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(Standing.REMOVABLE, "idle", frozenset({Base.IDLE})),
     Row(Standing.UNKNOWN, "no other row fits"),
 )
+
+
+@lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
+def _first_that_fits(state: NodeState) -> Row:
+    return next(row for row in ROWS if row.fits(state))
 
 
 def node_state(words: Iterable[str]) -> NodeState:
