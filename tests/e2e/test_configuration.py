@@ -20,6 +20,8 @@ CLUSTER = """
 apiVersion: slurm.corral.dev/v1alpha1
 kind: Controller
 metadata: {name: demo}
+spec:
+  configFileRefs: [{name: gpus}, {name: much}, {name: more}]
 ---
 apiVersion: slurm.corral.dev/v1alpha1
 kind: NodeSet
@@ -27,9 +29,14 @@ metadata: {name: worker}
 spec:
   controllerRef: {name: demo}
   replicas: 1
+  extraConf: Gres=gpu:h100:2
   slurmd:
     resources: {limits: {cpu: "2", memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}}
 """
+# Devices that every container has, in place of GPUs.
+GPUS = "AutoDetect=off\nName=gpu Type=h100 File=/dev/zero,/dev/full\n"
+MUCH = "x" * 79 + "\n"  # of such lines, more than one ConfigMap holds
+LINES = 8000
 UNTIL_TOLD = "until test -e /tmp/over; do sleep 0.5; done"
 LOOKED_EVERY_S = 0.5
 WITHIN_S = 600.0
@@ -94,10 +101,29 @@ def a_job(lab: Lab) -> str:
 
 
 def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_for_jobs(lab: Lab) -> None:
+    for name, file, text in (
+        ("gpus", "gres.conf", GPUS),
+        ("much", "much.txt", MUCH * LINES),
+        ("more", "more.txt", MUCH * LINES),
+    ):
+        files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {file: text}}
+        lab.kubectl("create", "-f", "-", stdin=json.dumps(files))
     lab.kubectl("apply", "-f", "-", stdin=CLUSTER)
     config_applied(lab, "Confirmed")
+    sizes = lab.on_controller("sh", "-c", "cat /etc/slurm/much.txt | wc -c; cat /etc/slurm/more.txt | wc -c").split()
+    assert sizes == [str(len(MUCH) * LINES)] * 2
     until(lambda: lab.on_controller("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == ["worker-0"], "a worker")
     first, job = started(lab), a_job(lab)
+
+    # GPUs: the worker brings them, gres.conf comes to it from slurmctld, and a job gets what it asked for.
+    assert lab.on_controller("sinfo", "-h", "-N", "-n", "worker-0", "-p", "all", "-o", "%G").split() == ["gpu:h100:2"]
+    given = ("srun", "--mem=50", "--gres=gpu:h100:1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_STEP_GPUS")
+    assert lab.on_controller(*given).split() == ["0", "0"]
+
+    # Without privileges no job can be confined, and a worker that is to do it says why it does not start.
+    confining = ("env", "SLURM_CONFINE_JOBS=yes", "SLURM_CONF_SERVER=nowhere:1", "/usr/libexec/corral/slurmd-run")
+    refused = lab.cluster.try_kubectl("-n", lab.namespace, "exec", "worker-0", "-c", "slurmd", "--", *confining)
+    assert (refused.returncode, "spec.confineJobs of the Controller" in refused.stderr) == (1, True), refused.stderr
 
     # In effect after a reconfigure: slurmctld is not restarted, and slurmd confirms it too.
     change(lab, "MinJobAge=3077")
@@ -139,3 +165,10 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
     assert started(lab) != second
     assert state_of(lab, job) == "COMPLETED"
     assert lab.on_controller("scontrol", "show", "partition", "all", "-o").count("State=UP") == 1
+
+    # All of it was told.
+    about = "regarding.kind=Controller"
+    told = set(
+        lab.kubectl("get", "events.events.k8s.io", "--field-selector", about, "-o", "jsonpath={..reason}").split()
+    )
+    assert {"Reconfigured", "ConfigInvalid", "ConfigRefused", "RestartNeeded"} <= told, told
