@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from bench import creation, events, idle, nodes, quickstart, reconfigure, record, sync, waiting
+from bench import creation, events, idle, nodes, quickstart, reconfigure, record, sync, waiting, wukong
 from bench.claims import Finding, Run, bound_text, figure_text, number, value, verdict_text
 from bench.machine import this_machine
 from bench.page import page
@@ -33,8 +33,10 @@ FIGURES: dict[str, ModuleType] = {
     "quickstart": quickstart,
     "reconfigure": reconfigure,
     "nodes": nodes,
+    "wukong": wukong,
 }
-WITH_SLURM = frozenset({"quickstart", "reconfigure", "nodes"})  # on a cluster without the objects of the others
+# On a cluster without the objects of the others:
+WITH_SLURM = frozenset({"quickstart", "reconfigure", "nodes", "wukong"})
 
 
 def main() -> int:
