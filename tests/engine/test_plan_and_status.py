@@ -80,6 +80,13 @@ def test_a_plan_is_read_as_actions_then_waits_then_when_to_look_again() -> None:
     assert summary_lines(NOTHING) == ("nothing to do",)
 
 
+def test_an_event_that_says_what_a_wait_says_is_read_once() -> None:
+    told = EmitEvent(regarding=target(MAP), reason="Stuck", message="a person must act", type="Warning")
+    plan = Plan(actions=(told,), waits=(Wait(reason="Stuck", message="a person must act", stalled=True),))
+
+    assert summary_lines(plan) == ("stuck: a person must act (Stuck)",)
+
+
 def test_the_json_of_a_plan_names_objects_and_never_their_content() -> None:
     data = as_data(Plan(actions=(Apply(object=MAP, drifted=("data.k",), **WHY),)))
 

@@ -61,9 +61,10 @@ NOTHING = Plan()
 def summary_lines(plan: Plan) -> tuple[str, ...]:
     """What a person reads: actions in order, then waits (what a person must act on is stuck), then the next look.
 
-    An event that only repeats another action's message is left out.
+    An event that only repeats the message of another action, or of a wait, is left out.
     """
     said = [action.message for action in plan.actions if not isinstance(action, EmitEvent) and action.message]
+    said += [wait.message for wait in plan.waits]
     shown = [a for a in plan.actions if not (isinstance(a, EmitEvent) and any(text in a.message for text in said))]
     again = () if plan.again_after_s is None else (f"look again in {plan.again_after_s:g} s",)
     waits = tuple(f"{'stuck' if wait.stalled else 'wait'}: {wait}" for wait in plan.waits)
