@@ -37,6 +37,8 @@ spec:
   accountingRef: {name: demo}
   jwksKeyRef: {name: public, key: jwks.json}
   keyRotation: {overlap: 15s}
+  identity:
+    users: [{name: alice, uid: 5001}]
 ---
 apiVersion: slurm.corral.dev/v1alpha1
 kind: RestApi
@@ -217,6 +219,24 @@ def test_keys_are_replaced_while_jobs_run(lab: Lab, record_property: Callable[[s
     # A token of another key, whose public half slurmctld was given.
     rs256 = asyncio.run(_secret(lab, "signed-jwt-slurm")).data["SLURM_JWT"]
     assert answer(nodes, rs256) == 200
+    assert answer(records, rs256) == 200
+
+    # slurmdbd knows the people: one of them may be an operator of accounts.
+    lab.on_controller("sacctmgr", "-i", "add", "account", "physics")
+    lab.on_controller("sacctmgr", "-i", "add", "user", "alice", "account=physics", "adminlevel=operator")
+    as_alice = (
+        "setpriv",
+        "--reuid=alice",
+        "--regid=alice",
+        "--init-groups",
+        "sacctmgr",
+        "-i",
+        "add",
+        "account",
+        "chemistry",
+    )
+    lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", *as_alice)
+    assert "chemistry" in lab.on_controller("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
 
     # The job that was there all along ends well, and nothing was restarted for all this.
     assert containers(lab) == before
