@@ -12,6 +12,7 @@ from corral.kinds import names
 from corral.kinds.accounting.spec import AccountingSpec
 from corral.kinds.controller.objects import COMPONENT
 from corral.kube.client import Client, Selector
+from corral.kube.errors import Unreachable
 from corral.kube.models.core_v1 import Pod
 from corral.kube.unstructured import Unstructured, untyped
 from corral.local.errors import LocalError
@@ -35,11 +36,11 @@ _CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
 
 
 class FirstJob(msgspec.Struct, frozen=True):
-    """What was typed in which cluster's pod, and what came out."""
+    """What was typed in which pod of which cluster, and what came out."""
 
     cluster: str
     pod: str
-    transcript: tuple[tuple[str, str], ...]
+    transcript: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
@@ -80,20 +81,24 @@ async def first_job(client: Client, documents: Iterable[Document], namespace: st
     """One task on every worker, asked for where Slurm's commands are."""
     example = tuple(documents)
     cluster = controller(example)
-    pod = f"{names.controller_name(cluster)}-0"
-    commands = (f"srun -N{workers(example)} hostname", "sinfo")
-    transcript = []
-    for command in commands:
+    job = FirstJob(cluster, f"{names.controller_name(cluster)}-0")
+    for command in (f"srun -N{workers(example)} hostname", "sinfo"):
         step.say(command)
-        transcript.append((command, await _run(client, pod, namespace, command)))
-    return FirstJob(cluster, pod, tuple(transcript))
+        said = await _run(client, job, namespace, command)
+        job = msgspec.structs.replace(job, transcript=(*job.transcript, (command, said)))
+    return job
 
 
-async def _run(client: Client, pod: str, namespace: str, command: str) -> str:
-    answer = await client.exec(pod, namespace, tuple(command.split()), container=COMPONENT, run_s_max=JOB_S_MAX)
+async def _run(client: Client, job: FirstJob, namespace: str, command: str) -> str:
+    words = tuple(command.split())
+    try:
+        answer = await client.exec(job.pod, namespace, words, container=COMPONENT, run_s_max=JOB_S_MAX)
+    except Unreachable as error:
+        hint = f"what of Slurm works and what does not: corral test {job.cluster} -n {namespace}"
+        raise LocalError(f"`{command}`: {error}; {hint}") from error
     if answer.exit_code != 0:
-        words = answer.stderr.decode(errors="replace").strip() or "without a word"
-        raise LocalError(f"`{command}` in pod {namespace}/{pod} ended with {answer.exit_code}: {words}")
+        said = answer.stderr.decode(errors="replace").strip() or "without a word"
+        raise LocalError(f"`{command}` in pod {namespace}/{job.pod} ended with {answer.exit_code}: {said}")
     return answer.stdout.decode(errors="replace").rstrip("\n")
 
 
