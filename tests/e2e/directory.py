@@ -1,5 +1,9 @@
-"""A real directory for tests: slapd in a pod, with one person and one group, readable only for whoever binds."""
+"""A real directory for tests: slapd in a pod, with one person and one group, for whoever binds and speaks TLS."""
 
+import json
+from datetime import UTC, datetime
+
+from corral.local.certificates import Wanted, issue
 from corral.local.images import import_archive
 from corral.local.progress import Progress
 from corral.local.roots import Root
@@ -22,6 +26,10 @@ moduleload back_mdb
 database mdb
 suffix "{BASE}"
 directory /tmp/db
+TLSCACertificateFile /etc/directory-tls/ca.crt
+TLSCertificateFile /etc/directory-tls/tls.crt
+TLSCertificateKeyFile /etc/directory-tls/tls.key
+security tls=1
 access to attrs=userPassword by anonymous auth by * none
 access to * by dn.exact="{BIND_DN}" read by self read by anonymous auth by * none
 """
@@ -56,7 +64,7 @@ START = """#!/bin/sh
 set -eu
 mkdir /tmp/db
 slapadd -f /etc/directory/slapd.conf -l /etc/directory/people.ldif
-exec slapd -d 0 -f /etc/directory/slapd.conf -h ldap://0.0.0.0:3389
+exec slapd -d 0 -f /etc/directory/slapd.conf -h "ldap://0.0.0.0:3389 ldaps://0.0.0.0:3636"
 """
 
 MANIFEST = f"""
@@ -71,16 +79,15 @@ spec:
       image: {IMAGE}
       command: [/usr/bin/tini, --, /usr/libexec/corral/slapd-run]
       readinessProbe: {{tcpSocket: {{port: 3389}}, periodSeconds: 1}}
+      volumeMounts: [{{name: tls, mountPath: /etc/directory-tls}}]
+  volumes: [{{name: tls, secret: {{secretName: directory}}}}]
 ---
 apiVersion: v1
 kind: Service
 metadata: {{name: slapd}}
-spec: {{selector: {{app: slapd}}, ports: [{{port: 389, targetPort: 3389}}]}}
----
-apiVersion: v1
-kind: Secret
-metadata: {{name: directory}}
-stringData: {{password: "{BIND_PASSWORD}"}}
+spec:
+  selector: {{app: slapd}}
+  ports: [{{name: ldap, port: 389, targetPort: 3389}}, {{name: ldaps, port: 636, targetPort: 3636}}]
 """
 
 
@@ -95,9 +102,24 @@ def recipe() -> Recipe:
     )
 
 
+def secret(namespace: str) -> str:
+    """The bind password, slapd's certificate, and who signed it."""
+    now, host = datetime.now(UTC), f"slapd.{namespace}"
+    authority = issue(Wanted(file="ca", authority="ca", user="directory-ca"), None, now)
+    server = issue(Wanted(file="server", user=host, names=(host,)), authority, now)
+    data = {
+        "password": BIND_PASSWORD,
+        "ca.crt": authority.certificate.decode(),
+        "tls.crt": server.certificate.decode(),
+        "tls.key": server.key.decode(),
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "directory"}, "stringData": data})
+
+
 def provide(cluster: Cluster, namespace: str) -> None:
-    """slapd is starting in the namespace, as Service slapd; its bind password is in the Secret directory."""
+    """slapd is starting in the namespace, as Service slapd; what one needs to ask it is in the Secret directory."""
     with Progress((IMAGE,)) as progress:
         archive = build(recipe(), progress)
     import_archive(cluster.name, archive)
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=secret(namespace))
     cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=MANIFEST)

@@ -222,6 +222,8 @@ def test_keys_are_replaced_while_jobs_run(lab: Lab, record_property: Callable[[s
     assert answer(records, rs256) == 200
 
     # slurmdbd knows the people: one of them may be an operator of accounts.
+    known = ("exec", "demo-accounting-0", "-c", "slurmdbd", "--", "getent", "passwd", "5001")
+    seen(lab, lambda: lab.cluster.try_kubectl("-n", lab.namespace, *known).stdout.startswith("alice:"), "alice's name")
     lab.on_controller("sacctmgr", "-i", "add", "account", "physics")
     lab.on_controller("sacctmgr", "-i", "add", "user", "alice", "account=physics", "adminlevel=operator")
     as_alice = (

@@ -36,7 +36,9 @@ spec:
     groups:
       - {{name: hpc, gid: 6000}}
     ldap:
-      uris: [ldap://slapd.{namespace}]
+      uris: ["{scheme}://slapd.{namespace}"]
+      startTls: {start_tls}
+      caKeyRef: {{name: directory, key: ca.crt}}
       base: {base}
       bindDn: {bind_dn}
       bindPasswordKeyRef: {{name: directory, key: password}}
@@ -160,13 +162,17 @@ def door(lab: Lab, tmp_path: Path) -> Door:
     return Door(lab, tmp_path)
 
 
-@pytest.mark.parametrize("version", ["26.05", "24.11"])
-def test_people_log_in_and_their_jobs_run_as_themselves_with_their_files(lab: Lab, door: Door, version: str) -> None:
+@pytest.mark.parametrize(("version", "scheme"), [("26.05", "ldaps"), ("24.11", "ldap")])
+def test_people_log_in_and_their_jobs_run_as_themselves_with_their_files(
+    lab: Lab, door: Door, version: str, scheme: str
+) -> None:
     image = [sys.executable, "-m", "images", f"slurm:{version}", "--cluster", lab.cluster.name]
     subprocess.run(image, check=True, cwd=CHECKOUT, timeout=IMAGES_WITHIN_S)
     directory.provide(lab.cluster, lab.namespace)
     manifest = MANIFEST.format(
         version=version,
+        scheme=scheme,
+        start_tls=json.dumps(scheme == "ldap"),
         key=door.public_key,
         namespace=lab.namespace,
         base=directory.BASE,
