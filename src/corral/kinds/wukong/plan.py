@@ -59,10 +59,11 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if wukong.metadata.deletion_timestamp is not None:
         return _farewell(snapshot)
-    whole = _absent(snapshot) + _networks(snapshot) + _guest(snapshot) + _restored(snapshot)
+    # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
+    whole = _absent(snapshot) + _not_yet(snapshot) + _networks(snapshot) + _guest(snapshot) + _restored(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
-    whole += _not_yet(snapshot) + _scheduled(snapshot)
+    whole += _scheduled(snapshot)
     return whole + _told(snapshot, whole)
 
 

@@ -17,6 +17,7 @@ VOLUMES_BOUND = "VolumesBound"
 DISKS_RESIZED = "DisksResized"
 LIVE_MIGRATABLE = "LiveMigratable"
 RESTART_REQUIRED = "RestartRequired"
+UP = frozenset({"Running", "Paused", "Migrating"})
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
@@ -125,7 +126,8 @@ def disks_resized(disks: tuple[Disk, ...]) -> Condition:
 
 
 def live_migratable(snapshot: Snapshot) -> Condition:
-    found = condition_of(snapshot.instance.status.conditions, LIVE_MIGRATABLE) if snapshot.instance else None
+    is_up = phase_of(snapshot) in UP  # told with the phase, not a moment before
+    found = condition_of(snapshot.instance.status.conditions, LIVE_MIGRATABLE) if snapshot.instance and is_up else None
     if found is None:
         message = "KubeVirt says so only of a machine that runs"
         return Condition(type=LIVE_MIGRATABLE, status="Unknown", reason="NotRunning", message=message)

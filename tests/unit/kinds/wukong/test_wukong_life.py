@@ -271,6 +271,14 @@ async def test_a_change_that_needs_a_restart_is_told() -> None:
     assert await world.condition("RestartRequired") == ("True", "RestartRequired")
 
 
+async def test_a_wukong_that_comes_to_run_tells_few_things_on_its_way() -> None:
+    world = World(waits=True, pace_s=0.5)
+    await world.make(a_wukong(LARGE.replace("size: ", "storageClassName: fast, size: ")))
+    told = [line for line in world.server.trace if "wukongs/vm/status" in line]
+    assert (await world.wukong()).status.phase == "Running"
+    assert len(told) <= 5, told
+
+
 async def test_a_settled_wukong_is_not_written_again() -> None:
     """Defect 8: times of conditions changed in each pass, and each write caused the next."""
     world = World()
