@@ -21,7 +21,7 @@ from corral.kinds.wukong.report import report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 from corral.kube.models.storage_v1 import StorageClass
 
 D = TypeVar("D", DataVolume, PersistentVolumeClaim)
@@ -51,6 +51,7 @@ class WukongReconciler:
             classes=read.list(StorageClass),
             secrets=tuple(secret for secret in secrets if secret is not None),
             cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
+            services=_services(wukong, read),
             source=_source(wukong, read),
             restores=read.owned(VirtualMachineRestore, wukong),
             scheduled=read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name)),
@@ -83,6 +84,13 @@ def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:
         if there is not None:
             found[disk] = there
     return tuple(found[name] for name in sorted(found))
+
+
+def _services(wukong: Wukong, read: Reader) -> tuple[Service, ...]:
+    owned = read.owned(Service, wukong)
+    named = read.get(Service, names.service_name(wukong.metadata.name), wukong.metadata.namespace)
+    is_foreign = wukong.spec.service is not None and named is not None and named not in owned
+    return (*owned, named) if is_foreign and named is not None else owned
 
 
 def _source(wukong: Wukong, read: Reader) -> WukongSnapshot | None:
@@ -157,6 +165,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .owns(VirtualMachine, optional=True)
         .owns(NetworkAttachmentDefinition, optional=True)
         .owns(Secret)
+        .owns(Service)
         # Disks carry no owner reference (see `disks`), but are made and deleted here as what is owned is.
         .owns(DataVolume, optional=True)
         .owns(PersistentVolumeClaim)

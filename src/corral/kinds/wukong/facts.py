@@ -20,7 +20,7 @@ from corral.kinds.wukong.spec import Phase, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 from corral.kube.models.storage_v1 import StorageClass
 
 Kind = type[Object]
@@ -62,6 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     classes: tuple[StorageClass, ...] = ()
     secrets: tuple[Secret, ...] = ()  # that the guest needs
     cloud_init: Secret | None = None
+    services: tuple[Service, ...] = ()  # ours, and one of the name that ours has
     source: WukongSnapshot | None = None  # that the disks are to be restored from
     restores: tuple[VirtualMachineRestore, ...] = ()  # also of earlier wishes
     scheduled: tuple[WukongSnapshot, ...] = ()

@@ -25,6 +25,10 @@ def machine_name(wukong: str) -> str:
     return wukong
 
 
+def service_name(wukong: str) -> str:
+    return wukong
+
+
 def disk_name(wukong: str, disk: str) -> str:
     """DataVolume and claim at once, as CDI has it."""
     return fitted(f"{wukong}-{disk}")

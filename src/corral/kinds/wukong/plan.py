@@ -1,7 +1,7 @@
 """What to do for a Wukong. Pure: a snapshot in, a plan out.
 
     networks       an attachment of its own for each network that names none
-    guest          the Secret with cloud-init's data
+    guest          the Secret with cloud-init's data; a Service, if it asks for one
     disks          a DataVolume or a claim each; grown when asked; deleted when neither wanted nor used nor kept
     machine        the VirtualMachine, made when all of the above are there
     deletion       the machine, then its disks, then its networks, then the finalizer
@@ -47,6 +47,7 @@ from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, vir
 from corral.kinds.wukong.networks import attachment_of, own_attachments
 from corral.kinds.wukong.restore import Stage, machine_restore
 from corral.kinds.wukong.schedule import scheduled
+from corral.kinds.wukong.service import service_of
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
@@ -61,6 +62,7 @@ def plan(snapshot: Snapshot) -> Plan:
         return _farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
     whole = _absent(snapshot) + _not_yet(snapshot) + _networks(snapshot) + _guest(snapshot) + _restored(snapshot)
+    whole += _service(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
     whole += _scheduled(snapshot)
@@ -109,6 +111,11 @@ def _guest(snapshot: Snapshot) -> Plan:
     except Unfit as unfit:
         return Plan(waits=(Wait(reason=unfit.reason, message=unfit.message, stalled=unfit.reason == "SecretUnfit"),))
     return children(wukong, [desired], [snapshot.cloud_init] if snapshot.cloud_init else [])
+
+
+def _service(snapshot: Snapshot) -> Plan:
+    wanted = service_of(snapshot.object)
+    return children(snapshot.object, [wanted] if wanted else [], snapshot.services)
 
 
 def _restored(snapshot: Snapshot) -> Plan:

@@ -15,6 +15,7 @@ from corral.kinds.wukong.spec_machine import (
     FirmwareConfig,
     HighAvailability,
     ProbeConfig,
+    ServiceConfig,
     StartStrategy,
     TypeRef,
 )
@@ -112,6 +113,7 @@ class WukongSpec(Model, frozen=True, kw_only=True):
     watchdog: Annotated[bool, Meta(description="A guest that hangs is reset.")] = False
     readiness_probe: ProbeConfig | None = None
     liveness_probe: ProbeConfig | None = None
+    service: ServiceConfig | None = None
     restore_from_snapshot: Annotated[
         str,
         Meta(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from corral.kinds.parts import Port
-from corral.kube.crd import rule, rules
+from corral.kube.crd import keys, rule, rules
 from corral.kube.meta import EMPTY, Model
 from corral.kube.models.core_v1 import Toleration
 from corral.kube.values import Json
@@ -93,6 +93,20 @@ class Device(Model, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     device_name: Annotated[str, Meta(min_length=1, max_length=253, description="nvidia.com/TU104GL_Tesla_T4")]
+
+
+class ExposedPort(Model, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=15, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+    port: Port
+    target_port: Annotated[Port | None, Meta(description="In the guest. Default: the same.")] = None
+    protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
+
+
+class ServiceConfig(Model, frozen=True, kw_only=True):
+    """A Service, called as the Wukong, that leads to ports of its guest in the pod network."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    ports: Annotated[tuple[ExposedPort, ...], keys("name"), Meta(min_length=1, max_length=64)]
 
 
 class TypeRef(Model, frozen=True, kw_only=True):

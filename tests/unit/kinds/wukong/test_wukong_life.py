@@ -10,7 +10,7 @@ from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.errors import NotFound
 from corral.kube.meta import ObjectMeta
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 from corral.testing.apiserver.faults import ROUGH
 from corral.testing.operators import converged
 from tests.unit.kinds.wukong.world import KUBEVIRT, LARGE, NAMESPACE, World, a_wukong
@@ -357,6 +357,44 @@ async def test_a_network_that_comes_while_the_machine_runs_is_plugged_in() -> No
     assert [i.name for i in instance.status.interfaces] == ["default", "lan"]
     assert [n.ip_address for n in (await world.wukong()).status.networks] == ["10.0.0.5", "10.0.1.5"]
     assert await world.condition("RestartRequired") == ("False", "UpToDate")
+
+
+async def test_a_service_leads_to_the_guest_for_as_long_as_it_is_asked_for() -> None:
+    world = World()
+    ports = [{"name": "ssh", "port": 2222, "targetPort": 22}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+    await world.make(a_wukong())
+    await world.change({"service": {"type": "LoadBalancer", "ports": ports}})
+    service = world.server.get(Service, "vm", NAMESPACE)
+    assert service is not None
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert [(p["port"], p["targetPort"], p["protocol"]) for p in service["spec"]["ports"]] == [
+        (2222, 22, "TCP"),
+        (53, 53, "UDP"),
+    ]
+    labels = (await world.instance()).metadata.labels  # KubeVirt's pod has those of its instance
+    assert service["spec"]["selector"].items() <= labels.items()
+
+    await world.change({"service": None})
+    assert world.names(Service) == []
+
+
+async def test_a_service_of_that_name_that_is_not_ours_is_told_and_the_machine_runs() -> None:
+    world = World()
+    world.server.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "vm", "namespace": NAMESPACE},
+            "spec": {"ports": [{"port": 80}]},
+        }
+    )
+    await world.make(a_wukong())
+    assert (await world.wukong()).status.phase == "Running"
+    await world.change({"service": {"ports": [{"name": "ssh", "port": 22}]}})
+    assert await world.condition("Ready") == ("False", "NameTaken")
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    assert world.names(Service) == ["vm"]
 
 
 async def test_a_missing_key_is_waited_for_and_changes_of_it_arrive() -> None:
