@@ -42,7 +42,7 @@ from corral.kinds.nodeset.revision import before, is_outdated, kept, revision_of
 from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout, surge
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, selector, workers
+from corral.kinds.nodeset.workers import SLURM_REACHABLE, Facts, Snapshot, Worker, recent, selector, workers
 from corral.kinds.overrides import BadOverride
 from corral.kube.meta import ObjectMeta, ref
 from corral.kube.models.meta_v1 import LabelSelector
@@ -55,6 +55,7 @@ BURST_MAX = 250  # pods made in one pass: the next one sees how they fare
 REMOVED_MAX = 100  # in one pass; each is two calls
 ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
+GIVEN_UP_S = 300.0  # a deletion without pods does not wait longer for a Slurm that does not answer
 SHOWN_MAX = 5
 
 
@@ -384,6 +385,10 @@ def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
         actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
         return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
+    if recent(snapshot) is None and not with_pod and _may_still_answer(snapshot):
+        return Plan(
+            waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),), again_after_s=GIVEN_UP_S
+        )
     if recent(snapshot) is None and with_pod:
         command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
         stuck = (
@@ -395,6 +400,15 @@ def _farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         return _let_go(snapshot)
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
     return _ended(known) + _removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod))
+
+
+def _may_still_answer(snapshot: Snapshot) -> bool:
+    """Slurm had nodes of it when it answered last, which would be left there; it is not waited for without end."""
+    said = snapshot.object.status
+    silent = (c for c in said.conditions if c.type == SLURM_REACHABLE and c.status == "False")
+    since = next((c.last_transition_time for c in silent if c.last_transition_time is not None), snapshot.now)
+    had_nodes = said.idle + said.allocated + said.draining + said.down > 0
+    return had_nodes and snapshot.now - since < timedelta(seconds=GIVEN_UP_S)
 
 
 def _pods_going(with_pod: Sequence[Worker]) -> tuple[Wait, ...]:

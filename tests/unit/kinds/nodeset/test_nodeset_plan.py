@@ -1,11 +1,15 @@
 """What a NodeSet decides: a snapshot in, a plan out."""
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.plan import BURST_MAX, plan
+from corral.kinds.nodeset.workers import SLURM_REACHABLE
+from corral.kube.meta import Condition
 from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
 
 DRAINED = "IDLE+DRAIN"
@@ -234,3 +238,15 @@ def test_deletion_ends_without_slurm_when_the_controller_is_gone() -> None:
 def test_deletion_waits_for_pods_that_are_ending() -> None:
     decided = plan(a_snapshot(a_worker(0, leaving=True, registered=False), deleted=True))
     assert (decided.actions, reasons(decided)) == ((), ["PodsGoing"])
+
+
+def test_a_deletion_without_pods_waits_for_slurm_for_a_while_if_it_had_nodes_when_it_answered_last() -> None:
+    def silent_for(silent_s: float) -> Plan:
+        unanswered = a_snapshot(a_worker(0, jobs=UNKNOWN, pod=False), deleted=True)
+        since = unanswered.now - timedelta(seconds=silent_s)
+        silent = Condition(type=SLURM_REACHABLE, status="False", reason="x", last_transition_time=since)
+        said = msgspec.structs.replace(unanswered.object.status, down=1, conditions=(silent,))
+        return plan(msgspec.structs.replace(unanswered, object=msgspec.structs.replace(unanswered.object, status=said)))
+
+    assert (silent_for(30).actions, reasons(silent_for(30))) == ((), ["SlurmUnreachable"])
+    assert [type(action).__name__ for action in silent_for(301).actions] == ["RemoveFinalizer"]
