@@ -26,6 +26,7 @@ PACKAGES: Final = (
     "slurm-client",
     "slurm-wlm-jwt-plugin",  # only recommended by slurmctld, which cannot read AuthAltTypes=auth/jwt without it
     "systemd-standalone-sysusers",  # else all of systemd comes
+    "mount",  # each slurmd of `slurmpods` has a /run of its own
 )
 HOST = "ctld"  # what a sandbox is called; a slurm.conf needs SlurmctldHost=ctld
 
