@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from tests.e2e.test_database import a_secret, certified
 from tests.e2e.test_first_job import CHECKOUT, COMMAND, Lab, lab
 
 __all__ = ["lab"]
@@ -79,6 +80,8 @@ def quickstart(**controller: object) -> str:
     for document in documents:
         if document["kind"] == "Controller":
             document["spec"].update(controller)
+        if document["kind"] == "RestApi":
+            document["spec"]["tls"] = {"secretRef": {"name": "rest-tls"}}
     return yaml.safe_dump_all(documents)
 
 
@@ -89,6 +92,9 @@ def written(folder: Path, name: str, text: str) -> str:
 
 def test_every_command_tells_the_truth_about_one_cluster(lab: Lab, tmp_path: Path) -> None:
     before_anything_is_there(lab)
+    authority, server = certified((f"demo-restapi.{lab.namespace}",))
+    given = {"tls_crt": server.certificate, "tls_key": server.key, "ca_crt": authority.certificate}
+    lab.kubectl("apply", "-f", "-", stdin=a_secret("rest-tls", **given))
     lab.kubectl("apply", "-f", "-", stdin=quickstart())
     waiting_tells_what_for(lab)
     plan_shows_files_and_nodes(lab, tmp_path)
@@ -161,6 +167,7 @@ def jobs_run_and_nothing_stays_behind(lab: Lab, folder: Path) -> None:
     report = folder / "junit.xml"
     told = of(lab, "test", "demo", "--user", USER, "--junit", str(report))
     assert "0 failed, 0 skipped" in told
+    assert f"over TLS, as demo-restapi.{lab.namespace}" in told
     (suite,) = ElementTree.parse(report).getroot()
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("9", "0")
     assert lab.on_controller("squeue", "-h", "--all") == ""
