@@ -30,6 +30,12 @@ class Cluster(msgspec.Struct, frozen=True):
         """As kubectl has it: the context's, where none was named."""
         return self.chosen_namespace or self.credentials().namespace
 
+    @property
+    def flags(self) -> str:
+        """What a hint must add to ask the same cluster."""
+        chosen = (("--kubeconfig", self.kubeconfig), ("--context", self.context))
+        return "".join(f" {option} {value}" for option, value in chosen if value)
+
     def credentials(self) -> Credentials:
         return load_credentials(self.kubeconfig, self.context)
 

@@ -69,7 +69,7 @@ def status_command(
     if output == "json":
         say_json("StatusList", {"items": msgspec.to_builtins(rows)})
     else:
-        click.echo("\n".join(lines(rows, operator, datetime.now(UTC))))
+        click.echo("\n".join(lines(rows, operator, datetime.now(UTC), cluster.flags)))
     if wait and not all(row.ready for row in rows):
         raise click.exceptions.Exit(CHANGES)
 
@@ -130,7 +130,7 @@ async def _events(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def lines(rows: tuple[Row, ...], operator: Fact | None, now: datetime) -> list[str]:
+def lines(rows: tuple[Row, ...], operator: Fact | None, now: datetime, flags: str = "") -> list[str]:
     """`operator` is known when something is not ready; one that is missing is the first thing to know then."""
     if not rows:
         return ["No objects found. See what a manifest would do with: corral plan -f FILE"]
@@ -144,5 +144,5 @@ def lines(rows: tuple[Row, ...], operator: Fact | None, now: datetime) -> list[s
         if operator is not None and operator.well is False:
             told += ["", str(operator)]
         first = attention[0]
-        told += ["", f"Why: corral explain {first.kind.lower()} {first.name} -n {first.namespace}"]
+        told += ["", f"Why: corral explain {first.kind.lower()} {first.name} -n {first.namespace}{flags}"]
     return told

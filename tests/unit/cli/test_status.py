@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from corral.cli.options import Cluster
 from corral.cli.rows import Board, after, board_of, news, row_of
-from corral.cli.status import rows_now, rows_when_settled
+from corral.cli.status import lines, rows_now, rows_when_settled
 from corral.engine import KindController
 from corral.kube.answers import Gone, Put
 from corral.kube.client import Client
@@ -147,3 +148,10 @@ async def test_when_the_time_is_up_the_last_known_state_is_shown(server: FakeApi
     )
 
     assert [row.ready for row in rows] == [None]
+
+
+def test_the_hint_asks_the_same_cluster() -> None:
+    shown = lines((row_of(a_note(ready="False")),), None, datetime.now(UTC), Cluster(None, "theirs", None).flags)
+
+    assert shown[-1] == "Why: corral explain note a -n lab --context theirs"
+    assert Cluster(None, None, None).flags == ""
