@@ -7,7 +7,7 @@ import pytest
 
 from tests.sim.seeds import failure_of, in_virtual_time, outcome, shrunk, steps_of
 
-SEEDS = int(os.environ.get("SIM_SEEDS", "320"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "304"))
 BATCHES = 16
 
 
