@@ -5,6 +5,7 @@ from pathlib import Path
 
 from corral.local.cgroups import mounted
 from corral.local.home import home_of
+from corral.local.paths import cache_dir
 from corral.local.processes import command_line, identity
 from corral.local.spec import Spec
 from corral.testing.localcluster import output
@@ -45,8 +46,8 @@ def traces(spec: Spec) -> frozenset[str]:
 
 
 def left_behind(before: frozenset[str], after: frozenset[str], others: tuple[Spec, ...]) -> list[str]:
-    """Lines that appeared and belong to no other cluster."""
-    foreign = tuple(sign for other in others for sign in _signs(other))
+    """Lines that appeared and belong to no other cluster, and to no root folder that somebody is making meanwhile."""
+    foreign = (*(sign for other in others for sign in _signs(other)), str(cache_dir() / "roots"))
     return sorted(line for line in after - before if not any(sign in line for sign in foreign))
 
 
