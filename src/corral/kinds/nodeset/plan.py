@@ -94,6 +94,7 @@ def plan(snapshot: Snapshot) -> Plan:
         + _left_alone(leaving)
         + _removed(snapshot, lost, "Slurm has lost it")
         + _removed(snapshot, replaced, "rollout")
+        + _remade(rolling.remade)
         + _off_troubled_machines(snapshot, settled)
         + Plan(waits=(*turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
         + _not_yet(snapshot, staying)
@@ -274,6 +275,12 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
         elif worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY):
             found += Plan(actions=_drained(snapshot, worker, worker.trouble.why))
     return found
+
+
+def _remade(idle: Sequence[Worker]) -> Plan:
+    message = "outdated, and its slurmd does not run; made again, and its node in Slurm keeps its drain"
+    pods = [worker.pod for worker in idle if worker.pod is not None]
+    return Plan(actions=tuple(Delete(target=target(pod), reason="PodOutdated", message=message) for pod in pods))
 
 
 def _left_alone(leaving: Sequence[Worker]) -> Plan:

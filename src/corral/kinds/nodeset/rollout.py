@@ -11,7 +11,7 @@ up use up what may be missing, and the rollout stops by itself: a bad image cost
 workers that Slurm has not got, or whose slurmd does not run, are replaced at once: there is nothing to lose.
 
 One that somebody else has drained counts as there, is not ours to wait for, and is not replaced: it would lose its
-drain.
+drain. Only if its slurmd does not run, its pod is made anew, and the record in Slurm stays with its drain.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,10 @@ class BadUpdate(ValueError):
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """`replaced`: those that go now, or are on their way."""
+    """`replaced`: those that go now, or are on their way. `remade`: only their pods are; their records stay."""
 
     replaced: tuple[Worker, ...] = ()
+    remade: tuple[Worker, ...] = ()
     waits: tuple[Wait, ...] = ()
     again_after_s: float | None = None
 
@@ -90,6 +91,7 @@ def rollout(
     stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
     go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
     return Rollout(
+        remade=tuple(worker for worker in here if worker.has_foreign_drain and not worker.runs),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=again_after_s,

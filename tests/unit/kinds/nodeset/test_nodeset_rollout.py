@@ -60,6 +60,11 @@ def test_one_whose_slurmd_does_not_run_is_replaced_whatever_else_is_missing() ->
     assert deleted(found) == ["gpu-0", "gpu-1"]
 
 
+def test_somebody_elses_drain_stays_in_slurm_while_a_pod_without_slurmd_is_made_anew() -> None:
+    found = decided(old(a_worker(0, phase="Pending", state="DOWN+DRAIN", reason="disk")))
+    assert (calls(found), deleted(found)) == ([], ["gpu-0"])
+
+
 def test_new_ones_that_do_not_come_up_stop_it_and_are_named() -> None:
     found = decided(a_worker(0, phase="Pending", registered=False), old(a_worker(1)), old(a_worker(2)))
     assert calls(found) == []
