@@ -140,7 +140,7 @@ class Snapshots:
                 name=where[1],
                 namespace=where[0],
                 labels=before.labels,
-                annotations={**before.annotations, **mark},
+                annotations={**_of_people(before.annotations), **mark},
             )
             await self._access.create(PersistentVolumeClaim(metadata=metadata, spec=self._kept[where].spec))
             return False
@@ -150,6 +150,11 @@ class Snapshots:
         self._kept[where] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, volume_name=""))
         await self._access.delete(claim)
         return False
+
+
+def _of_people(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Without the volume controller's: a new claim that says it was bound already is taken for lost."""
+    return {name: value for name, value in annotations.items() if ".kubernetes.io/" not in name}
 
 
 def _content_name(snapshot: VirtualMachineSnapshot) -> str:
