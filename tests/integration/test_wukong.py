@@ -13,6 +13,7 @@ from corral.engine import Key, Manager, Metrics, plan_object, system_clock
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
@@ -23,7 +24,7 @@ from corral.kube.definitions import define
 from corral.kube.errors import Invalid, KubeError, NotFound
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
-from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim
+from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim, Service
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.cluster import Cluster
 from corral.testing.kubevirt_standin import KubeVirtStandIn
@@ -54,6 +55,7 @@ highAvailability:
   tolerations: [{key: vm, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]
   spread: {}
   evictionStrategy: LiveMigrateIfPossible
+service: {ports: [{name: ssh, port: 22}]}
 """
 
 
@@ -140,13 +142,23 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         await apply(client, ns, WHOLE)
         await until(lambda: phase_is(client, ns, "Running"))
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
-        settled = (await client.get(VirtualMachine, "vm", ns)).metadata.generation
-
         friday = ObjectMeta(name="friday", namespace=ns)
         asked = WukongSnapshot(metadata=friday, spec=WukongSnapshotSpec(wukong_name="vm"))
         await client.create(asked, field_manager="person")
         await until(lambda: is_taken(client, ns))
+        part = WukongSnapshotSpec(wukong_name="vm", disks=("data",))
+        alone = WukongSnapshot(metadata=ObjectMeta(name="part", namespace=ns), spec=part)
+        await client.create(alone, field_manager="person")
+        await until(lambda: is_taken(client, ns, "part", ("data",)))
 
+        before = (await client.get(PersistentVolumeClaim, "vm-data", ns)).metadata.uid
+        await apply(client, ns, WHOLE + "restoreFromSnapshot: friday\n")
+        await until(lambda: is_restored(client, ns, "friday"))
+        assert (await client.get(PersistentVolumeClaim, "vm-data", ns)).metadata.uid != before
+        await apply(client, ns, WHOLE)
+        await until(lambda: is_restored(client, ns, ""))
+
+        settled = (await client.get(VirtualMachine, "vm", ns)).metadata.generation
         await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi"))
         await until(lambda: has_size(client, ns, "vm-data", "3Gi"))
         with pytest.raises(Invalid, match="never shrinks"):
@@ -164,13 +176,24 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             (DataVolume, "vm-root"),
             (PersistentVolumeClaim, "vm-data"),
             (NetworkAttachmentDefinition, "vm-lan-nad"),
+            (VirtualMachineRestore, "vm-from-friday"),
+            (Service, "vm"),
         ):
             assert await is_gone(client, kind, name, ns) is True
 
 
-async def is_taken(client: Client, namespace: str) -> object:
-    status = (await client.get(WukongSnapshot, "friday", namespace)).status
-    return True if (status.phase, status.included_volumes) == ("Succeeded", ("root", "data")) else status
+async def is_taken(
+    client: Client, namespace: str, name: str = "friday", disks: tuple[str, ...] = ("root", "data")
+) -> object:
+    status = (await client.get(WukongSnapshot, name, namespace)).status
+    held = tuple(disk.name for disk in status.disks)
+    return True if (status.phase, status.included_volumes, held) == ("Succeeded", disks, disks) else status
+
+
+async def is_restored(client: Client, namespace: str, snapshot: str) -> object:
+    if (await client.get(Wukong, "vm", namespace)).status.restored_from != snapshot:
+        return f"not restored from {snapshot!r}: {await phase_is(client, namespace, 'Running')}"
+    return await phase_is(client, namespace, "Running")
 
 
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:
