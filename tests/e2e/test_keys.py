@@ -240,6 +240,13 @@ def test_keys_are_replaced_while_jobs_run(lab: Lab, record_property: Callable[[s
     lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", *as_alice)
     assert "chemistry" in lab.on_controller("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
 
+    # Somebody deletes the Secrets: they come back with the very keys that the daemons have.
+    for name in ("demo-auth-slurm", "demo-auth-jwt"):
+        kept = asyncio.run(_secret(lab, name))
+        lab.kubectl("delete", "secret", name)
+        seen(lab, lambda name=name: lab.kubectl("get", "secret", name, "--ignore-not-found") != "", f"Secret {name}")
+        assert asyncio.run(_secret(lab, name)).data == kept.data
+
     # The job that was there all along ends well, and nothing was restarted for all this.
     assert containers(lab) == before
     assert job in lab.on_controller("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()

@@ -57,7 +57,7 @@ def _cluster(snapshot: Snapshot) -> Plan:
         return children(controller, (objects.workers_service(controller),), snapshot.children) + _keys_needed(snapshot)
     snapshot, turn = in_turn(snapshot)
     controller = snapshot.object
-    keys_needed = _keys_needed(snapshot)
+    keys_needed = _keys_needed(snapshot) + rotation.losses(snapshot)
     files, config_needed = configuration(snapshot)
     rest = rest_needed(snapshot, files)
     if rest and (wait := held_back(snapshot, rest)):

@@ -11,6 +11,9 @@ moments a token may be refused; whoever has one asks again.
     slurmdbd                    when it starts: its pod is replaced when the Secret changes
 
 Secrets that a person refers to are theirs: nothing is written there, and what they write is loaded in the same way.
+
+A Secret of ours that somebody deletes is made again with the very key, which slurmctld's pod still has: with another
+one the daemons would not understand each other. If it cannot be had, no other is made.
 """
 
 import hashlib
@@ -23,7 +26,8 @@ from corral.kinds.controller import keyset, objects
 from corral.kinds.controller.keyset import KeySet, Stage
 from corral.kinds.controller.snapshot import Holder, KeyFact, Snapshot, is_ready, some
 from corral.kinds.parts import GROUP, KeyRef
-from corral.kube.meta import Object
+from corral.kube.meta import Object, ObjectRef
+from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import Pod, Secret
 from corral.kube.values import parse_duration
 
@@ -39,7 +43,7 @@ HOLDERS = ("slurmd", "sackd")  # containers that hold the slurm key; slurmctld a
 
 def secrets(snapshot: Snapshot) -> tuple[Object | Once, ...]:
     """The Secrets of generated keys as they should be now. What need not change is never written."""
-    controller, fresh = snapshot.object, snapshot.fresh_keys
+    controller, missing = snapshot.object, {at.name for at in beyond_recall(snapshot)}
     found: list[Object | Once] = []
     if controller.spec.slurm_key_ref is None:
         at, present = keys.slurm_key_of(controller), slurm_keys(snapshot)
@@ -49,9 +53,63 @@ def secrets(snapshot: Snapshot) -> tuple[Object | Once, ...]:
     if controller.spec.jwt_key_ref is None:
         at, wanted = keys.jwt_key_of(controller), controller.spec.key_rotation.jwt
         mark = {ROTATION: str(wanted)} if wanted else {}
-        secret = objects.key_secret(at.name, at.key, fresh.jwt, controller, annotations=mark)
+        value = snapshot.kept_keys.files.get(at.key) or snapshot.fresh_keys.jwt
+        secret = objects.key_secret(at.name, at.key, value, controller, annotations=mark)
         found.append(secret if _is_behind(snapshot) else Once(secret))
-    return tuple(found)
+    return tuple(one for one in found if _name_of(one) not in missing)
+
+
+def lost(snapshot: Snapshot) -> tuple[KeyRef, ...]:
+    """Generated keys whose Secret is gone although a slurmctld was made that runs with them."""
+    spec = snapshot.object.spec
+    if not any(isinstance(child, StatefulSet) for child in snapshot.children):
+        return ()
+    generated = (
+        *((keys.slurm_key_of(snapshot.object),) if spec.slurm_key_ref is None else ()),
+        *((keys.jwt_key_of(snapshot.object),) if spec.jwt_key_ref is None else ()),
+    )
+    return tuple(at for at in generated if _secret(snapshot, at) is None)
+
+
+def beyond_recall(snapshot: Snapshot) -> tuple[KeyRef, ...]:
+    """Of the lost ones, those that slurmctld's pod could not give back."""
+    kept = snapshot.kept_keys.files
+    is_there = {
+        names.SLURM_JWKS: keyset.parsed(kept.get(names.SLURM_JWKS, b"")) is not None,
+        names.JWT_KEY: bool(kept.get(names.JWT_KEY)),
+    }
+    return tuple(at for at in lost(snapshot) if not is_there[at.key])
+
+
+def losses(snapshot: Snapshot) -> Plan:
+    """What is told of keys whose Secret is gone, and what is waited for."""
+    namespace, gone = snapshot.object.metadata.namespace, beyond_recall(snapshot)
+    told = tuple(
+        EmitEvent(
+            regarding=target(snapshot.object),
+            type="Warning",
+            reason="KeyRestored",
+            message=f"Secret {namespace}/{at.name} was gone; it is made again with the key that slurmctld still has",
+            action="Restore",
+        )
+        for at in lost(snapshot)
+        if at not in gone
+    )
+    waits = tuple(
+        Wait(
+            reason="KeyLost",
+            message=f"Secret {namespace}/{at.name} is gone and slurmctld's pod cannot be asked for its key: bring the "
+            "Secret back from a backup; with a new key the running daemons would not understand each other",
+            on=ObjectRef("Secret", namespace, at.name),
+            stalled=True,
+        )
+        for at in gone
+    )
+    return Plan(actions=told, waits=waits)
+
+
+def _name_of(wanted: Object | Once) -> str:
+    return (wanted.object if isinstance(wanted, Once) else wanted).metadata.name
 
 
 def next_slurm_keys(snapshot: Snapshot) -> KeySet:
@@ -59,7 +117,8 @@ def next_slurm_keys(snapshot: Snapshot) -> KeySet:
     wanted, fresh = snapshot.object.spec.key_rotation.slurm, snapshot.fresh_keys.slurm
     present = slurm_keys(snapshot)
     if present is None:
-        return keyset.first(wanted, fresh)
+        kept = keyset.parsed(snapshot.kept_keys.files.get(names.SLURM_JWKS, b""))
+        return kept or keyset.first(wanted, fresh)
     if refusal(snapshot) or _slurm_waits_for(snapshot, present):
         return present
     return keyset.following(present, wanted, fresh)

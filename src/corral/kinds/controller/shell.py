@@ -4,19 +4,21 @@ No agent and no sidecar: the operator runs them when it needs to know, or when t
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
 
 import msgspec
 
 from corral.engine import OutsideFailed
+from corral.kinds.controller.files import KEYS_DIR
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.snapshot import (
     ApplyConfig,
     CloseRecords,
     HoldJobs,
     Jobs,
+    KeptKeys,
     KeyFact,
     RegisterAnew,
     Revival,
@@ -72,6 +74,19 @@ class ClientShell:
     ) -> Answer:
         result = await self._client.exec(pod, namespace, command, container=container, run_s_max=run_s_max)
         return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+async def ask_kept_keys(shell: PodShell, namespace: str, pod: str, files: Iterable[str]) -> KeptKeys:
+    """Key files that are still mounted there; what cannot be read is left out."""
+    kept: dict[str, bytes] = {}
+    for file in files:
+        try:
+            answer = await shell.run(namespace, pod, ("cat", f"{KEYS_DIR}/{file}"), run_s_max=STATE_S_MAX)
+        except KubeError:
+            continue
+        if answer.exit_code == 0:
+            kept[file] = answer.stdout
+    return KeptKeys(kept)
 
 
 class _Revival(msgspec.Struct, frozen=True):

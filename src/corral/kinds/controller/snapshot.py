@@ -25,6 +25,15 @@ class FreshKeys(msgspec.Struct, frozen=True):
         return "FreshKeys(...)"
 
 
+class KeptKeys(msgspec.Struct, frozen=True):
+    """Key files as slurmctld's pod still has them although their Secret is gone; by name."""
+
+    files: Mapping[str, bytes] = EMPTY
+
+    def __repr__(self) -> str:
+        return f"KeptKeys({', '.join(self.files)})"
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """How many slurmd have started with the running configuration, by slurmctld's records. Names: the first few."""
 
@@ -108,6 +117,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[Holder, ...] = ()  # running pods that hold keys of this cluster, slurmctld's own apart
     jobs: Jobs | None = None  # None: not asked, or no answer
     fresh_keys: FreshKeys = FreshKeys(b"", b"")
+    kept_keys: KeptKeys = KeptKeys()  # asked for only when a Secret is gone
 
 
 class ApplyConfig(msgspec.Struct, frozen=True, kw_only=True):

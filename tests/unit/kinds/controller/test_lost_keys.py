@@ -1,0 +1,67 @@
+"""A Secret of ours that somebody deletes: the running daemons go on with the key that they have."""
+
+import msgspec
+import pytest
+
+from corral.engine import Create, EmitEvent, Plan
+from corral.kinds import names
+from corral.kinds.controller import rotation
+from corral.kinds.controller.plan import plan
+from corral.kinds.controller.snapshot import KeptKeys, Snapshot
+from corral.kube.models.core_v1 import Secret
+from tests.unit.kinds.controller.builders import a_snapshot, settled
+
+SLURM, JWT = "demo-auth-slurm", "demo-auth-jwt"
+
+
+def key_of(snapshot: Snapshot, name: str) -> bytes:
+    (secret,) = (one for one in snapshot.children if isinstance(one, Secret) and one.metadata.name == name)
+    (value,) = secret.data.values()
+    return value
+
+
+def without(snapshot: Snapshot, name: str, *, kept: KeptKeys | None = None) -> Snapshot:
+    left = tuple(one for one in snapshot.children if one.metadata.name != name)
+    fresh = snapshot.fresh_keys.__class__(b"n" * 128, b"n" * 32)
+    return msgspec.structs.replace(snapshot, children=left, fresh_keys=fresh, kept_keys=kept or KeptKeys())
+
+
+def secrets_made(decided: Plan) -> dict[str, bytes]:
+    made = (action.object for action in decided.actions if isinstance(action, Create))
+    return {one.metadata.name: value for one in made if isinstance(one, Secret) for value in one.data.values()}
+
+
+@pytest.mark.parametrize(("name", "file"), [(SLURM, names.SLURM_JWKS), (JWT, names.JWT_KEY)])
+def test_a_deleted_key_is_made_again_as_it_was(name: str, file: str) -> None:
+    before = settled()
+    key = key_of(before, name)
+    decided = plan(without(before, name, kept=KeptKeys({file: key})))
+
+    assert secrets_made(decided) == {name: key}
+    assert not any(wait.stalled for wait in decided.waits)
+    assert [one.reason for one in decided.actions if isinstance(one, EmitEvent)] == ["KeyRestored"]
+
+
+@pytest.mark.parametrize("name", [SLURM, JWT])
+def test_no_other_key_is_made_when_nobody_can_be_asked_for_it(name: str) -> None:
+    decided = plan(without(settled(), name))
+
+    assert secrets_made(decided) == {}
+    (wait,) = (wait for wait in decided.waits if wait.reason == "KeyLost")
+    assert wait.stalled
+    assert name in wait.message
+
+
+def test_what_is_no_set_of_keys_is_not_taken_for_one() -> None:
+    decided = plan(without(settled(), SLURM, kept=KeptKeys({names.SLURM_JWKS: b"cat: no such file"})))
+
+    assert secrets_made(decided) == {}
+
+
+def test_a_cluster_that_begins_has_lost_nothing() -> None:
+    assert rotation.lost(a_snapshot()) == ()
+    assert set(secrets_made(plan(a_snapshot()))) == {SLURM, JWT}
+
+
+def test_a_kept_key_is_not_shown() -> None:
+    assert "secret" not in repr(KeptKeys({names.JWT_KEY: b"secret"}))
