@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -244,7 +245,7 @@ def test_keys_are_replaced_while_jobs_run(lab: Lab, record_property: Callable[[s
     for name in ("demo-auth-slurm", "demo-auth-jwt"):
         kept = asyncio.run(_secret(lab, name))
         lab.kubectl("delete", "secret", name)
-        seen(lab, lambda name=name: lab.kubectl("get", "secret", name, "--ignore-not-found") != "", f"Secret {name}")
+        seen(lab, partial(lab.kubectl, "get", "secret", name, "--ignore-not-found"), f"Secret {name} again")
         assert asyncio.run(_secret(lab, name)).data == kept.data
 
     # The job that was there all along ends well, and nothing was restarted for all this.
