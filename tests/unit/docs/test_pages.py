@@ -58,7 +58,7 @@ def shown(page: Path) -> Iterator[tuple[str, click.Command, str]]:
 
 def test_every_command_that_is_shown_exists_with_the_options_that_are_shown(page: Path) -> None:
     if page.name == "roadmap.md":
-        pytest.skip("it is about what does not exist yet")
+        return  # it is about what does not exist yet
     for text, command, rest in shown(page):
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         unknown = set(OPTION.findall(rest)) - known - {"-h", "--help"}
