@@ -9,7 +9,7 @@ CHECKS := \
   "types: $(BIN)/mypy" \
   "imports: $(BIN)/lint-imports" \
   "generated: $(BIN)/python -m corral.install deploy --check" \
-  "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e -m 'not cluster'"
+  "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e --ignore=tests/sim -m 'not cluster'"
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test check sim e2e bench images generate environment
@@ -23,8 +23,9 @@ up: environment ## A real Kubernetes on this machine with Corral, a Slurm cluste
 down: environment ## Take it down; nothing of it stays
 	@$(BIN)/corral down
 
-test: environment ## All tests: check, then everything on a real local cluster; ends with what ran
+test: environment ## All tests: check, the simulator, then everything on a real local cluster; ends with what ran
 	@scripts/stages $(CHECKS) \
+	  "simulator: $(BIN)/pytest -q tests/sim" \
 	  "programs: $(BIN)/corral local prepare" \
 	  "cluster tests: $(BIN)/pytest -v tests/contract tests/integration tests/e2e"
 
