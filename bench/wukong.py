@@ -41,6 +41,7 @@ SETTLE_S = 20.0
 CLASS = "bench-wukong"
 WRITES = ("create", "apply", "patch", "delete")
 OURS = "Wukong"
+NEEDED = frozenset(entry.kind.resource.plural_and_group for entry in KINDS) | {"virtualmachines.kubevirt.io"}
 
 CREATION = Claim(
     key="wukong-creation",
@@ -121,7 +122,8 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     cluster = Kubectl(settings.kubeconfig)
     ours = to_yaml(*(crd_of(entry.kind) for entry in KINDS))
     cluster("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=f"{ours}\n{as_yaml(vm_crds())}")
-    until("the definitions are served", lambda: cluster.tried("get", "wukongs,virtualmachines").returncode == 0)
+    # `api-resources` also renews what kubectl remembers of the server.
+    until("the definitions are served", lambda: set(cluster("api-resources", "-o", "name").split()) >= NEEDED)
     asyncio.run(with_class(settings))
     for run in range(settings.sizes.runs):
         with namespace(settings, f"bare-vms-{run}") as kubectl, standin(settings, kubectl.namespace):
