@@ -27,7 +27,6 @@ from corral.kinds.controller.keyset import KeySet, Stage
 from corral.kinds.controller.snapshot import Holder, KeyFact, Snapshot, is_ready, some
 from corral.kinds.parts import GROUP, KeyRef
 from corral.kube.meta import Object, ObjectRef
-from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import Pod, Secret
 from corral.kube.values import parse_duration
 
@@ -60,9 +59,9 @@ def secrets(snapshot: Snapshot) -> tuple[Object | Once, ...]:
 
 
 def lost(snapshot: Snapshot) -> tuple[KeyRef, ...]:
-    """Generated keys whose Secret is gone although a slurmctld was made that runs with them."""
-    spec = snapshot.object.spec
-    if not any(isinstance(child, StatefulSet) for child in snapshot.children):
+    """Generated keys whose Secret is gone although a slurmctld runs, or has run, with them."""
+    spec, has_run = snapshot.object.spec, bool(snapshot.object.status.slurm_version)
+    if snapshot.pod is None and not has_run:
         return ()
     generated = (
         *((keys.slurm_key_of(snapshot.object),) if spec.slurm_key_ref is None else ()),

@@ -8,6 +8,7 @@ from corral.kinds import names
 from corral.kinds.controller import rotation
 from corral.kinds.controller.plan import plan
 from corral.kinds.controller.snapshot import KeptKeys, Snapshot
+from corral.kinds.controller.spec import ControllerStatus
 from corral.kube.models.core_v1 import Secret
 from tests.unit.kinds.controller.builders import a_snapshot, settled
 
@@ -50,6 +51,13 @@ def test_no_other_key_is_made_when_nobody_can_be_asked_for_it(name: str) -> None
     (wait,) = (wait for wait in decided.waits if wait.reason == "KeyLost")
     assert wait.stalled
     assert name in wait.message
+
+
+def test_no_other_key_is_made_while_a_slurmctld_that_has_run_is_away() -> None:
+    away = msgspec.structs.replace(without(settled(), SLURM), pod=None, running=None)
+    has_run = msgspec.structs.replace(away.object, status=ControllerStatus(slurm_version="26.05.5"))
+
+    assert secrets_made(plan(msgspec.structs.replace(away, object=has_run))) == {}
 
 
 def test_what_is_no_set_of_keys_is_not_taken_for_one() -> None:
