@@ -233,6 +233,28 @@ async def test_nobody_asks_again_and_again_for_a_kind_that_is_not_defined() -> N
     assert sum("gauges" in line for line in server.trace) == 1
 
 
+@pytest.mark.parametrize("had", [0, 1], ids=["that had no objects", "with its objects"])
+async def test_a_kind_that_goes_brings_everybody_back_and_so_does_its_return(had: int) -> None:
+    server, onlooker = a_server(), Onlooker()
+    server.register(Gauge)
+    for number in range(had):
+        server.add({"apiVersion": "monitoring.test.dev/v1", "kind": "Gauge", "metadata": {"name": f"g{number}"}})
+    operator = Operator(server, lambda: watching(onlooker))
+    operator.start()
+    await asyncio.sleep(5)
+    assert onlooker.gauges == [(True, had)]
+
+    server.unregister(Gauge)
+    await asyncio.sleep(60)
+    assert onlooker.gauges[-1] == (False, 0)
+
+    server.add(yaml.safe_load(to_yaml(crd_of(Gauge))))
+    await asyncio.sleep(5)
+    await operator.stop()
+
+    assert onlooker.gauges[-1] == (True, 0)
+
+
 async def test_a_source_outside_kubernetes_brings_keys_back_while_the_controller_runs() -> None:
     onlooker, log = Onlooker(), list[str]()
     bring: list[Callable[[Key, str], None]] = []

@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         self._client, self._clock, self._server = client, clock, server
         self._handlers: list[Handler[T]] = []
         self._progress_callbacks: list[Callable[[], None]] = []
-        self._appeared_callbacks: list[Callable[[], None]] = []
+        self._served_callbacks: list[Callable[[bool], None]] = []
         self._defined = asyncio.Event()
         self._started = False
         self._events = self._ignored = self._lists = self._troubles = 0
@@ -105,9 +105,9 @@ class Informer(Generic[T]):
         """Call `callback`, after the handlers, whenever the store may have reached a newer version."""
         self._progress_callbacks.append(callback)
 
-    def on_appeared(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the server has come to serve a kind that it did not have: plans may be made with it."""
-        self._appeared_callbacks.append(callback)
+    def on_served(self, callback: Callable[[bool], None]) -> None:
+        """Call `callback` when the server comes to serve an optional kind, or no longer does: plans may change."""
+        self._served_callbacks.append(callback)
 
     def add_index(self, index: str, function: IndexFunction[T]) -> None:
         """`store.by_index(index, value)` finds the objects for which `function` yields `value`. At any time."""
@@ -200,8 +200,8 @@ class Informer(Generic[T]):
         appeared, self.is_absent = self.is_absent, False
         self.synced.set()
         self._progressed()
-        for callback in self._appeared_callbacks if appeared else ():
-            callback()
+        for callback in self._served_callbacks if appeared else ():
+            callback(True)
         log.info("listed", kind=self.kind.resource.kind, objects=len(self.store), changes=len(changes), version=version)
 
     def _progressed(self) -> None:
@@ -234,6 +234,8 @@ class Informer(Generic[T]):
         for change in changes:
             for handler in self._handlers:
                 handler(change, Cause.RELIST)
+        for callback in self._served_callbacks if self.synced.is_set() else ():
+            callback(False)
         self.synced.set()
         self._progressed()
 

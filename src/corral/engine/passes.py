@@ -97,7 +97,9 @@ class Passes:
             self.barrier.add_cache(resource, informer.store)
             informer.on_progress(lambda: self.barrier.progressed(resource))
             if watch.optional:
-                informer.on_appeared(lambda: self._look_at_all(f"{resource.kind} is served now"))
+                informer.on_served(
+                    lambda served: self._look_at_all(f"{resource.kind} is {'served now' if served else 'gone'}")
+                )
             for name, function in index_functions(self.controller, watch.kind).items():
                 informer.add_index(name, function)
         reasons = {type_: f"{watch.kind.resource.kind} {type_.__name__.lower()}" for type_ in (Added, Updated, Deleted)}

@@ -142,6 +142,10 @@ class Kinds:
         resource = served.resource
         self._served[resource.group, resource.version, resource.plural] = served
 
+    def remove(self, served: Served) -> None:
+        resource = served.resource
+        del self._served[resource.group, resource.version, resource.plural]
+
     def find(self, group: str, version: str, plural: str) -> Served | None:
         return self._served.get((group, version, plural))
 
