@@ -23,7 +23,7 @@ from corral.kinds.registry import KINDS
 WRITES = frozenset({"create", "apply", "patch", "delete", "evict"})
 OUR_KINDS = frozenset(entry.kind.resource.kind for entry in KINDS)
 NO_CHILDREN = OUR_KINDS | {"Event", "Lease"}
-CHILD_KINDS = "pods,services,secrets,configmaps,statefulsets,deployments"
+CHILD_KINDS = "pods,services,secrets,configmaps,statefulsets,deployments,poddisruptionbudgets,controllerrevisions"
 SETTLE_S = 15.0  # what is only detail is told within ten seconds
 
 FIRST_JOB = Claim(
