@@ -49,6 +49,11 @@ class Sent(msgspec.Struct, frozen=True):
     kind: str
     status: int
 
+    @property
+    def is_write(self) -> bool:
+        """Refused attempts are writes too: they cost the same. The lease, which is renewed all the time, is apart."""
+        return self.verb in ("create", "apply", "patch", "delete", "evict") and self.kind != "Lease"
+
 
 class Kubectl(msgspec.Struct, frozen=True):
     kubeconfig: str

@@ -207,7 +207,7 @@ def grown(settings: Settings, kubectl: Kubectl, running: Operator, replicas: int
 
     until(f"{replicas} pods", lambda: len(made()) >= replicas - there)
     sent = running.sent(began)
-    writes = sum(one.verb in ("create", "apply", "patch", "delete") and one.kind != "Lease" for one in sent)
+    writes = sum(one.is_write for one in sent)
     return Grown(max(made()) - began, running.cpu_s - began_cpu_s, writes)
 
 
@@ -217,7 +217,7 @@ def still(kubectl: Kubectl, running: Operator, seconds: float) -> Still:
     time.sleep(seconds)
     share = (running.cpu_s - began_cpu_s) / seconds
     sent = running.sent(began)
-    writes = sum(one.verb in ("create", "apply", "patch", "delete") and one.kind != "Lease" for one in sent)
+    writes = sum(one.is_write for one in sent)
     touched_cpu_s = running.cpu_s
     for touch in range(TOUCHES):
         kubectl("annotate", "nodeset", NODESET, f"bench.corral.dev/touch={touch}", "--overwrite")

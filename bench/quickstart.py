@@ -20,9 +20,8 @@ from bench.process import Settings
 from corral.kinds.parts import GROUP
 from corral.kinds.registry import KINDS
 
-WRITES = frozenset({"create", "apply", "patch", "delete", "evict"})
 OUR_KINDS = frozenset(entry.kind.resource.kind for entry in KINDS)
-NO_CHILDREN = OUR_KINDS | {"Event", "Lease"}
+NO_CHILDREN = OUR_KINDS | {"Event"}
 CHILD_KINDS = "pods,services,secrets,configmaps,statefulsets,deployments,poddisruptionbudgets,controllerrevisions"
 SETTLE_S = 15.0  # what is only detail is told within ten seconds
 
@@ -159,8 +158,7 @@ def children(kubectl: Kubectl) -> int:
 
 
 def counted(sent: Sequence[Sent], child_count: int) -> dict[str, Run]:
-    """Refused attempts are writes too: they cost the same."""
-    child_writes = sum(one.verb in WRITES and one.kind not in NO_CHILDREN for one in sent)
+    child_writes = sum(one.is_write and one.kind not in NO_CHILDREN for one in sent)
     statuses = Counter(one.kind for one in sent if one.verb == "apply" and one.kind in OUR_KINDS)
     return {
         CHILD_WRITES.key: Run(child_writes, child_count),

@@ -39,7 +39,6 @@ AT_ONCE = 16
 CHILDREN = 5  # network, cloud-init, DataVolume, claim, machine
 SETTLE_S = 20.0
 CLASS = "bench-wukong"
-WRITES = ("create", "apply", "patch", "delete")
 OURS = "Wukong"
 NEEDED = frozenset(entry.kind.resource.plural_and_group for entry in KINDS) | {"virtualmachines.kubevirt.io"}
 
@@ -145,14 +144,14 @@ def lived(settings: Settings, kubectl: Kubectl, count: int) -> Took:
     with standin(settings, kubectl.namespace), operator(settings, images=()) as running:
         made_s, half_made_s = machines_made(running, count)
         until(f"{count} Wukongs run", lambda: running_count(kubectl) == count)
-        sent = [one for one in running.sent(0.0) if one.verb in WRITES and one.status < 300]
+        sent = [one for one in running.sent(0.0) if one.is_write]
         quiet, share = still(running, settings.sizes.idle_s)
         kubectl("delete", "wukongs", "--all", "--wait=false")
         until("all Wukongs are gone", lambda: not kubectl("get", "wukongs", "-o", "name").split())
     return Took(
         made_s=made_s,
         half_made_s=half_made_s,
-        child_writes=sum(one.kind not in (OURS, "Lease", "Event") for one in sent),
+        child_writes=sum(one.kind not in (OURS, "Event") for one in sent),
         status_writes=sum(one.verb == "apply" and one.kind == OURS for one in sent),
         quiet_requests=quiet,
         quiet_cpu_share=share,
@@ -217,7 +216,7 @@ def machines_made(running: Operator, count: int) -> tuple[float, float]:
         return sorted(one.at for one in made if one.verb in ("apply", "create"))
 
     until(f"{count} machines", lambda: len(machines()) >= count)
-    began = min(one.at for one in running.sent(0.0) if one.verb in WRITES and one.kind != "Lease")
+    began = min(one.at for one in running.sent(0.0) if one.is_write)
     times = machines()[:count]
     return times[-1] - began, times[count // 2 - 1] - began
 
