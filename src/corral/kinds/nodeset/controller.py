@@ -10,8 +10,9 @@ from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
+from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.machine import says_else, trouble_of
-from corral.kinds.nodeset.plan import FINALIZER, plan
+from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
-from corral.kinds.nodeset.plan import unreachable_text
 from corral.kinds.nodeset.revision import is_made_from, revision_of
 from corral.kinds.nodeset.spec import NodeSetStatus
+from corral.kinds.nodeset.words import unreachable_text
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector, workers
 from corral.kube.meta import Condition
 from corral.slurm.states import Base, Standing

@@ -22,12 +22,12 @@ import msgspec
 
 from corral.engine import Wait
 from corral.kinds.nodeset.spec import Update
+from corral.kinds.nodeset.words import some
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
 from corral.kube.values import resolve_percentage
 from corral.slurm.states import Standing
 
 STUCK_AFTER_S = 600.0  # a new worker that is not there by then will not come by itself
-SHOWN_MAX = 5
 
 
 class BadUpdate(ValueError):
@@ -109,7 +109,7 @@ def is_there(worker: Worker) -> bool:
 def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:
     update = snapshot.object.spec.update
     held = " (paused)" if update.paused else " (OnDelete: they are when they go)" if not moves(update) else ""
-    names = _some([worker.name for worker in here])
+    names = some([worker.name for worker in here])
     message = f"{len(here)} of {len(staying)} workers are not yet replaced by what is asked for{held}: {names}"
     return Wait(reason="WorkersOutdated", message=message)
 
@@ -123,10 +123,5 @@ def _stopped(snapshot: Snapshot, new: Sequence[Worker], goes_on: bool) -> tuple[
     left_s = STUCK_AFTER_S - max(ages, default=timedelta()).total_seconds()
     stuck = left_s <= 0
     more = f" for more than {STUCK_AFTER_S:g} s; look at them, or take the change back" if stuck else ""
-    message = f"the rollout waits for new workers that are not there{more}: {_some([w.name for w in absent])}"
+    message = f"the rollout waits for new workers that are not there{more}: {some([w.name for w in absent])}"
     return (Wait(reason="RolloutStopped", message=message, stalled=stuck),), None if stuck else left_s
-
-
-def _some(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN_MAX} more" if len(words) > SHOWN_MAX else ""
-    return ", ".join(words[:SHOWN_MAX]) + more

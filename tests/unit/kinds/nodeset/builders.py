@@ -9,7 +9,8 @@ import msgspec
 
 from corral.engine import Apply, controller_reference
 from corral.kinds.controller.spec import Controller
-from corral.kinds.nodeset.plan import FINALIZER, guarded
+from corral.kinds.nodeset.farewell import FINALIZER
+from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from corral.engine import Delete, EmitEvent, Plan
-from corral.kinds.nodeset.plan import plan, surplus
+from corral.kinds.nodeset.leaving import surplus
+from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.workers import workers
 from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made

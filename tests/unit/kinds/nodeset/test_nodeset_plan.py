@@ -7,7 +7,8 @@ import msgspec
 
 from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
-from corral.kinds.nodeset.plan import BURST_MAX, plan
+from corral.kinds.nodeset.making import BURST_MAX
+from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.workers import SLURM_REACHABLE
 from corral.kube.meta import Condition
 from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker

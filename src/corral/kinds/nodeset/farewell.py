@@ -1,0 +1,66 @@
+"""What to do for a NodeSet that is being deleted: its workers go as all do, then the finalizer. Pure."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
+from corral.kinds.nodeset.making import ended
+from corral.kinds.nodeset.removal import removed
+from corral.kinds.nodeset.words import some, unreachable_text
+from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
+
+FINALIZER = "slurm.corral.dev/drain"
+GIVEN_UP_S = 300.0  # a deletion without pods does not wait longer for a Slurm that does not answer
+
+
+def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
+    """Deletion ends when pods and Slurm's records are gone, or when the Controller is."""
+    nodeset = snapshot.object
+    if FINALIZER not in nodeset.metadata.finalizers:
+        return NOTHING
+    with_pod = [worker for worker in known if worker.pod]
+    if snapshot.controller is None:
+        pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
+        gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
+        actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
+        return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
+    if recent(snapshot) is None and not with_pod and _may_still_answer(snapshot):
+        return Plan(
+            waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),), again_after_s=GIVEN_UP_S
+        )
+    if recent(snapshot) is None and with_pod:
+        command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
+        stuck = (
+            f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or its Controller is deleted too. "
+            f"To give up what may run on its workers: {command}"
+        )
+        return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
+    if not known:
+        return _let_go(snapshot)
+    stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
+    return ended(known) + removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod))
+
+
+def _may_still_answer(snapshot: Snapshot) -> bool:
+    """Slurm had nodes of it when it answered last, which would be left there; it is not waited for without end."""
+    said = snapshot.object.status
+    silent = (c for c in said.conditions if c.type == SLURM_REACHABLE and c.status == "False")
+    since = next((c.last_transition_time for c in silent if c.last_transition_time is not None), snapshot.now)
+    had_nodes = said.idle + said.allocated + said.draining + said.down > 0
+    return had_nodes and snapshot.now - since < timedelta(seconds=GIVEN_UP_S)
+
+
+def _pods_going(with_pod: Sequence[Worker]) -> tuple[Wait, ...]:
+    going = [worker.name for worker in with_pod if worker.is_leaving]
+    return (Wait(reason="PodsGoing", message=f"{len(going)} pods are ending: {some(going)}"),) if going else ()
+
+
+def _let_go(snapshot: Snapshot) -> Plan:
+    nodeset = snapshot.object
+    leave = RemoveFinalizer(
+        target=target(nodeset),
+        present=nodeset.metadata.finalizers,
+        finalizer=FINALIZER,
+        message="no pod of it is left, and no Slurm node that is known of",
+    )
+    return Plan(actions=(leave,))

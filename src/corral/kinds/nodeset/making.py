@@ -1,0 +1,73 @@
+"""What a NodeSet makes: missing workers, a guard over all of them, its history; and pods that are made again. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
+from corral.kinds import names
+from corral.kinds.nodeset.revision import before, kept
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.workers import Snapshot, Worker
+from corral.kinds.overrides import BadOverride
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.meta_v1 import LabelSelector
+from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
+
+BURST_MAX = 250  # pods made in one pass: the next one sees how they fare
+
+
+def guarded(nodeset: NodeSet, guards: Iterable[PodDisruptionBudget]) -> Plan:
+    """Nobody evicts a worker, nor does `kubectl drain`: we delete it when slurmctld has forgotten it."""
+    name = nodeset.metadata.name
+    guard = PodDisruptionBudget(
+        metadata=ObjectMeta(name=names.guard_name(name), labels=names.labels("slurmd", name)),
+        spec=PodDisruptionBudgetSpec(
+            max_unavailable=0, selector=LabelSelector(match_labels={names.NODESET_LABEL: names.worker_stem(name)})
+        ),
+    )
+    return children(nodeset, [guard], guards)
+
+
+def history(snapshot: Snapshot) -> Plan:
+    if snapshot.controller is None:
+        return NOTHING
+    there = snapshot.revisions
+    return children(
+        snapshot.object, [Once(one) for one in kept(snapshot.object, snapshot.controller, there, snapshot.pods)], there
+    )
+
+
+def made(snapshot: Snapshot, known: Sequence[Worker], wanted: frozenset[int]) -> Plan:
+    nodeset, controller = snapshot.object, snapshot.controller
+    with_pod = {worker.ordinal: worker for worker in known if worker.pod}
+    missing = sorted(o for o in wanted if o not in with_pod or with_pod[o].is_leaving)
+    going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
+    if controller is None or not missing:
+        return NOTHING
+    earlier = before(nodeset, controller, snapshot.revisions) if nodeset.spec.update.partition else nodeset
+    try:
+        pods = [
+            Once(worker_pod(earlier if ordinal < nodeset.spec.update.partition else nodeset, controller, ordinal))
+            for ordinal in missing[:BURST_MAX]
+        ]
+    except BadOverride as error:
+        return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+    there = {pod.object.metadata.name for pod in pods}
+    return children(nodeset, pods, [pod for pod in going if pod.metadata.name in there])
+
+
+def ended(known: Sequence[Worker]) -> Plan:
+    """A pod that ended has no process left; whoever runs on that node, Slurm learns it when the next one registers."""
+    ended = [worker.pod for worker in known if worker.pod and worker.has_ended and not worker.is_leaving]
+    return Plan(
+        actions=tuple(
+            Delete(target=target(pod), reason="PodEnded", message=f"it ended ({pod.status.phase}); made again")
+            for pod in ended
+        )
+    )
+
+
+def remade(idle: Sequence[Worker]) -> Plan:
+    message = "outdated, and its slurmd does not run; made again, and its node in Slurm keeps its drain"
+    pods = [worker.pod for worker in idle if worker.pod is not None]
+    return Plan(actions=tuple(Delete(target=target(pod), reason="PodOutdated", message=message) for pod in pods))

@@ -1,0 +1,110 @@
+"""How a worker goes: drained, waited for, proven free, forgotten by slurmctld, deleted. Pure.
+
+Nothing else in Corral takes away a pod that may hold a job. The law that this keeps stands in `plan`.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from corral.engine import Action, Delete, EmitEvent, Outside, Plan, Wait, target
+from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget
+from corral.kinds.nodeset.words import jobs_text
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+from corral.kube.meta import ref
+
+REMOVED_MAX = 100  # in one pass; each is two calls
+DRAINED_MAX = 250  # in one pass
+ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
+LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
+
+
+def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
+    """In the order in which they can go: those that can are not held up by a call for one that cannot."""
+    ready = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)][:REMOVED_MAX]
+    to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
+    held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
+    overdue = [worker for worker in held if _is_overdue(snapshot, worker)]
+    arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
+    unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
+    actions = [action for worker in to_drain[:DRAINED_MAX] for action in drained(snapshot, worker, why)]
+    actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
+    actions += [action for worker in overdue for action in _forced(snapshot, worker, why)]
+    waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
+    waits += [_arriving(worker) for worker in arriving]
+    may_be_forced = snapshot.object.spec.force_drain_after_seconds is not None and bool(held)
+    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving or may_be_forced else None
+    return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
+
+
+def _is_overdue(snapshot: Snapshot, worker: Worker) -> bool:
+    """Only where people asked for it, only after a drain of ours has lasted that long, and only while Slurm tells."""
+    limit_s, node = snapshot.object.spec.force_drain_after_seconds, worker.node
+    if limit_s is None or node is None or node.reason_at is None or not worker.has_our_drain or worker.is_leaving:
+        return False
+    return worker.facts is Facts.DRAINING and snapshot.now - node.reason_at > timedelta(seconds=limit_s)
+
+
+def _forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """The one way in which a job is killed, and people are told which: Slurm requeues what may be requeued."""
+    if worker.pod is None:
+        return ()
+    limit_s = snapshot.object.spec.force_drain_after_seconds
+    message = f"{worker.name}: drained for more than {limit_s} s ({why}) and deleted by force; {jobs_text(worker.jobs)}"
+    told = EmitEvent(
+        regarding=target(snapshot.object), reason="JobsKilled", message=message, type="Warning", action="Delete"
+    )
+    return told, Delete(target=target(worker.pod), reason="DrainForced", message=message)
+
+
+def drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    reason = f"{REASON_PREFIX}{why}" if worker.trouble else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
+    message = f"it is to go ({why}); {jobs_text(worker.jobs)}"
+    told = EmitEvent(
+        regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
+    )
+    return slurm_call(snapshot, Drain(node=worker.name, reason=reason), "WorkerLeaves", message), told
+
+
+def _forgotten(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """The node first, the pod directly after it."""
+    proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, and no job holds it"
+    forget = slurm_call(snapshot, Forget(node=worker.name), "WorkerLeaves", proof)
+    if worker.pod is None or worker.is_leaving:
+        return (forget,)
+    return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
+
+
+def slurm_call(snapshot: Snapshot, call: Call, reason: str, message: str) -> Outside:
+    return Outside(
+        system=f"Slurm {snapshot.cluster}", subject=f"node {call.node}", call=call, reason=reason, message=message
+    )
+
+
+def left_alone(leaving: Sequence[Worker]) -> Plan:
+    """One whose drain is somebody else's stays as it is, and with it what they drained it for."""
+    waits = [
+        Wait(
+            reason="DrainedBySomebodyElse",
+            message=f"{worker.name} is to go, but somebody else has drained it ({worker.node.reason!r}), so it stays "
+            f"as it is. It goes when that drain is lifted: scontrol update nodename={worker.name} state=undrain",
+        )
+        for worker in leaving
+        if worker.has_foreign_drain and worker.node
+    ]
+    return Plan(waits=tuple(waits))
+
+
+def _draining(worker: Worker) -> Wait:
+    foreign = worker.node is not None and worker.has_foreign_drain
+    whose = f" (drained by somebody else: {worker.node.reason!r})" if worker.node and foreign else ""
+    return Wait(reason="Draining", message=f"{worker.name}: draining{whose}, {jobs_text(worker.jobs)}")
+
+
+def _arriving(worker: Worker) -> Wait:
+    message = f"{worker.name} is to go, but its slurmd is about to register; it is drained when it has"
+    return Wait(reason="WorkerArriving", message=message)
+
+
+def _unclear(worker: Worker) -> Wait:
+    said = str(worker.node.state) if worker.node else "nothing"
+    return Wait(reason="WorkerUnknown", message=f"{worker.name} is to go, but Slurm does not say what it does: {said}")
