@@ -28,7 +28,7 @@ from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim, 
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.cluster import Cluster
 from corral.testing.kubevirt_standin import KubeVirtStandIn
-from corral.testing.vmcrds import as_yaml, vm_crds
+from corral.testing.vmcrds import as_yaml, crd_of_kind, vm_crds
 
 pytestmark = pytest.mark.cluster
 
@@ -202,21 +202,43 @@ async def has_size(client: Client, namespace: str, claim: str, size: str) -> obj
     return True if found.get(claim) == size else found
 
 
-async def test_a_definition_that_disappears_is_told_and_the_work_goes_on_when_it_is_back(
+async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(
     client: Client, corral_namespace: str
 ) -> None:
     ns = corral_namespace
-    name = NetworkAttachmentDefinition.resource.plural_and_group
-    (multus,) = [crd for crd in vm_crds() if crd["metadata"]["name"] == name]
-    await client.delete(CustomResourceDefinition, name, precondition=Precondition())
-    await until(lambda: is_gone(client, CustomResourceDefinition, name, ""))
+    await undefine(client, NetworkAttachmentDefinition)
     async with operating(client, ns):
         await apply(client, ns, WHOLE)
         await until(lambda: ready_reason(client, ns, "MultusMissing"))
-        await define(client, [msgspec.convert(multus, CustomResourceDefinition)], field_manager="test")
+        await define_again(client, NetworkAttachmentDefinition)
         await until(lambda: phase_is(client, ns, "Running"))
+
+        await definition_goes_and_comes(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", "MultusMissing")
+        await definition_goes_and_comes(client, ns, VirtualMachine, "vm", "KubeVirtMissing")
+
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def definition_goes_and_comes(client: Client, ns: str, kind: type[Object], child: str, reason: str) -> None:
+    before = (await client.get(kind, child, ns)).metadata.uid
+    await undefine(client, kind)
+    await until(lambda: ready_reason(client, ns, reason))
+    await define_again(client, kind)
+    await until(lambda: phase_is(client, ns, "Running"))
+    assert (await client.get(kind, child, ns)).metadata.uid != before
+
+
+async def undefine(client: Client, kind: type[Object]) -> None:
+    """With everything that is of the kind, as the server does it."""
+    name = kind.resource.plural_and_group
+    await client.delete(CustomResourceDefinition, name, precondition=Precondition())
+    await until(lambda: is_gone(client, CustomResourceDefinition, name, ""))
+
+
+async def define_again(client: Client, kind: type[Object]) -> None:
+    definition = msgspec.convert(crd_of_kind(kind.resource.kind), CustomResourceDefinition)
+    await define(client, [definition], field_manager="test")
 
 
 async def ready_reason(client: Client, namespace: str, reason: str) -> object:
