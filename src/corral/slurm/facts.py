@@ -7,6 +7,7 @@ knowledge newer than an act of its own asks `Observed.began_after`.
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return now_s - self.at_s
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
+class Observed(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All nodes and jobs of a cluster in one look."""
 
     nodes: Mapping[str, Node]
@@ -46,6 +47,18 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
     def jobs_on(self, node: str) -> tuple[Job, ...]:
         return self.jobs_by_node.get(node, ())
+
+    def nodes_with(self, feature: str) -> tuple[Node, ...]:
+        return self._nodes_by_feature.get(feature, ())
+
+    @cached_property
+    def _nodes_by_feature(self) -> Mapping[str, tuple[Node, ...]]:
+        """However many ask for theirs, the nodes are gone through once."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes.values():
+            for feature in node.features:
+                found.setdefault(feature, []).append(node)
+        return {feature: tuple(nodes) for feature, nodes in found.items()}
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):

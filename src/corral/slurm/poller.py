@@ -18,6 +18,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -37,6 +38,9 @@ from corral.slurm.rest import SlurmClient
 from corral.slurm.values import Job, Listing, Mark, Node
 
 log = structlog.get_logger()
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,16 +244,22 @@ class _Memory:
         self.full_s = now_s
 
     def remember_nodes(self, listing: Listing[Node]) -> None:
-        nodes = {node.name: node for node in listing.items}
+        nodes = kept_where_equal({node.name: node for node in listing.items}, self.nodes)
         self.nodes = self.nodes if nodes == self.nodes else nodes
         self.nodes_mark = listing.mark
 
     def remember_jobs(self, listing: Listing[Job]) -> None:
-        jobs = {job.id: job for job in listing.items}
+        jobs = kept_where_equal({job.id: job for job in listing.items}, self.jobs)
         if jobs != self.jobs:
-            self.jobs, self.jobs_by_node = jobs, jobs_by_node(listing.items)
+            by_node = jobs_by_node(tuple(jobs.values()))
+            self.jobs, self.jobs_by_node = jobs, kept_where_equal(by_node, self.jobs_by_node)
         self.jobs_mark = listing.mark
         self.jobs_known = True
+
+
+def kept_where_equal(new: Mapping[K, V], old: Mapping[K, V]) -> Mapping[K, V]:
+    """With the very values that were known already, so that whoever made something of one sees at a glance it holds."""
+    return {key: was if (was := old.get(key)) == value and was is not None else value for key, value in new.items()}
 
 
 def jobs_by_node(jobs: tuple[Job, ...]) -> Mapping[str, tuple[Job, ...]]:

@@ -88,6 +88,34 @@ async def test_a_changed_state_fetches_the_jobs() -> None:
     assert view.jobs_by_node == {}
 
 
+async def test_what_a_new_answer_says_again_is_the_very_same_value() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    before = await poller.look()
+    rest.answer("nodes", nodes(a_node("w-0", "ALLOCATED"), a_node("w-1", "DOWN"), at=101))
+    rest.answer("jobs", jobs(a_job(1, nodes="w-0"), a_job(3, nodes="w-1"), at=101))
+
+    after = await poller.look()
+
+    assert isinstance(before, Observed)
+    assert isinstance(after, Observed)
+    assert after.nodes["w-0"] is before.nodes["w-0"]
+    assert after.jobs_on("w-0") is before.jobs_on("w-0")
+    assert after.nodes["w-1"] != before.nodes["w-1"]
+    assert [job.id for job in after.jobs_on("w-1")] == [3]
+
+
+async def test_nodes_are_found_by_their_features() -> None:
+    rest = a_cluster()
+    rest.answer("nodes", nodes(a_node("w-0", features=["gpu", "a100"]), a_node("w-1", features=["cpu"])))
+
+    view = await a_poller(rest).look()
+
+    assert isinstance(view, Observed)
+    assert [node.name for node in view.nodes_with("gpu")] == ["w-0"]
+    assert view.nodes_with("tpu") == ()
+
+
 async def test_a_look_that_somebody_waits_for_asks_for_the_jobs_themselves() -> None:
     rest = a_cluster()
     poller = a_poller(rest)
