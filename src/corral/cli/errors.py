@@ -53,7 +53,7 @@ def run(command: Callable[[], object]) -> NoReturn:
     """Run the whole command line and leave the process with the right code."""
     try:
         code = command()  # click returns the code of an Exit instead of raising it
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("corral: interrupted", err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as failure:

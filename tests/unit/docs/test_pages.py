@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from corral.cli.main import cli
+from corral.cli.commands import cli
 
 CHECKOUT = Path(__file__).parents[3]
 PAGES = sorted((*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")))

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from corral.cli.main import cli
+from corral.cli.commands import cli
 from corral.kinds.wukong.importing import CannotImport, imported
 from corral.kinds.wukong.machine import run_strategy
 from corral.kinds.wukong.spec import Wukong
