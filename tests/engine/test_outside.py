@@ -5,6 +5,7 @@ import io
 import json
 import threading
 import time
+from contextvars import copy_context
 
 import aiohttp
 import pytest
@@ -12,7 +13,9 @@ import structlog
 
 from corral.engine import Address, Key, Metrics, Outcome, Plan, Problem, Wait
 from corral.engine.health import serving
-from corral.engine.logs import configure, described, logger
+from corral.engine.logs import begin_pass, configure, described, logger
+from corral.engine.metrics import pass_metrics
+from corral.engine.tally import Durations, PassTally
 from corral.engine.watchdog import LoopWatch, Progress, finding
 from corral.kube.meta import ObjectMeta, ObjectRef
 from corral.kube.models.core_v1 import Secret
@@ -56,6 +59,25 @@ async def test_metrics_have_the_names_of_controller_runtime() -> None:
     assert samples["workqueue_retries_total", "corral-toy", None] == 0
     assert samples["corral_barrier_wait_seconds_count", "corral-toy", None] >= 2
     assert samples["corral_stuck_keys", "corral-toy", None] == 0
+
+
+def test_durations_are_counted_up_to_each_bound_and_beyond_the_last() -> None:
+    lengths = Durations((0.1, 1.0, 10.0))
+    for seconds in (0.1, 0.5, 20.0):
+        lengths.note(seconds)
+
+    assert list(lengths.up_to((0.1, 10.0))) == [("0.1", 1), ("10.0", 2), ("+Inf", 3)]
+    assert lengths.sum_s == 20.6
+
+
+def test_every_result_is_shown_from_the_start() -> None:
+    metrics, tally = Metrics(), PassTally()
+    metrics.add_source(lambda: pass_metrics({"corral-toy": tally}))
+    tally.results["error"] += 1
+
+    count = metrics.registry.get_sample_value
+    for result, expected in (("success", 0), ("error", 1), ("requeue", 0), ("requeue_after", 0)):
+        assert count("controller_runtime_reconcile_total", {"controller": "corral-toy", "result": result}) == expected
 
 
 def test_requests_are_counted_by_code_and_method() -> None:
@@ -113,6 +135,21 @@ def test_a_log_line_is_json_with_a_constant_event() -> None:
     assert (line["event"], line["controller"], line["level"]) == ("worker stays", "corral-toy", "info")
     assert (line["key"], line["object"]) == ("lab/bear", "Pod lab/p")
     assert (line["reasons"], line["count"]) == (["A", "B"], 3)
+
+
+def test_what_is_said_within_a_pass_bears_its_key_and_an_id_that_no_other_pass_has() -> None:
+    def within(key: Key) -> dict[str, object]:
+        begin_pass("corral-toy", key)
+        return logged()
+
+    first, second = (copy_context().run(within, key) for key in (BEAR, BEAR))
+    assert (first["key"], first["controller"]) == ("lab/bear", "corral-toy")
+    assert first["reconcile_id"] != second["reconcile_id"]
+    assert "reconcile_id" not in logged()
+
+
+def test_half_a_character_does_not_keep_a_line_from_the_log() -> None:
+    assert logged(name="\udce9.conf")["name"] == "\udce9.conf"
 
 
 def test_an_object_never_reaches_a_log() -> None:

@@ -5,6 +5,8 @@ import logging
 import pytest
 import structlog
 
+from corral.engine.logs import of_this_pass
+
 RAN: pytest.StashKey[list[int]] = pytest.StashKey()
 
 
@@ -15,7 +17,7 @@ def quiet_logs() -> None:
 
 def quiet() -> None:
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, structlog.processors.KeyValueRenderer()],
+        processors=[of_this_pass, structlog.processors.KeyValueRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
         logger_factory=structlog.PrintLoggerFactory(),
     )

@@ -30,7 +30,7 @@ from corral.engine.health import Address, serving
 from corral.engine.informer import Informers
 from corral.engine.lease import Election, LeaseLost
 from corral.engine.logs import logger
-from corral.engine.metrics import Metrics, barrier_metrics, cache_metrics, event_metrics, queue_metrics
+from corral.engine.metrics import Metrics, barrier_metrics, cache_metrics, event_metrics, pass_metrics, queue_metrics
 from corral.engine.passes import Passes
 from corral.engine.store import Key
 from corral.engine.watchdog import LoopWatch
@@ -185,6 +185,7 @@ class Manager:
 
     def _add_metrics(self) -> None:
         metrics = self._metrics
+        metrics.add_source(lambda: pass_metrics({p.controller.name: p.tally for p in self.passes}))
         metrics.add_source(lambda: queue_metrics({p.controller.name: p.queue.statistics() for p in self.passes}))
         metrics.add_source(lambda: barrier_metrics({p.controller.name: p.barrier.statistics() for p in self.passes}))
         metrics.add_source(lambda: cache_metrics(self.informers.statistics()))

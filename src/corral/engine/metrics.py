@@ -7,61 +7,14 @@ What a part counts itself (`statistics()`) is read at the time of a scrape and s
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from corral.engine.barrier import BarrierStatistics
 from corral.engine.events import RecorderStatistics
 from corral.engine.informer import InformerStatistics
 from corral.engine.queue import QueueStatistics
-
-# controller-runtime's buckets, so that one query works over operators of both kinds.
-RECONCILE_BUCKETS_S: tuple[float, ...] = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.15,
-    0.2,
-    0.25,
-    0.3,
-    0.35,
-    0.4,
-    0.45,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-)
-RECONCILE_BUCKETS_S += (
-    1.0,
-    1.25,
-    1.5,
-    1.75,
-    2.0,
-    2.5,
-    3.0,
-    3.5,
-    4.0,
-    4.5,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    15,
-    20,
-    25,
-    30,
-    40,
-    50,
-    60,
-)
-QUEUE_BUCKETS_S = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+from corral.engine.tally import LAG_BUCKETS_S, QUEUE_BUCKETS_S, RECONCILE_BUCKETS_S, Durations, PassTally
 
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
@@ -71,12 +24,6 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._host = host
         by_controller = ["controller"]
-        self.reconciles = Counter(
-            "controller_runtime_reconcile",
-            "Passes per controller and how they ended.",
-            ["controller", "result"],
-            registry=registry,
-        )
         self.errors = Counter(
             "controller_runtime_reconcile_errors", "Passes that ended with a problem.", by_controller, registry=registry
         )
@@ -89,39 +36,8 @@ class Metrics:
         self.panics = Counter(
             "controller_runtime_reconcile_panics", "Passes that ended with a bug.", by_controller, registry=registry
         )
-        self.reconcile_s = Histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "Length of a pass.",
-            by_controller,
-            buckets=RECONCILE_BUCKETS_S,
-            registry=registry,
-        )
-        self.active_workers = Gauge(
-            "controller_runtime_active_workers", "Passes under way.", by_controller, registry=registry
-        )
         self.workers_max = Gauge(
             "controller_runtime_max_concurrent_reconciles", "Passes at a time.", by_controller, registry=registry
-        )
-        self.queue_wait_s = Histogram(
-            "workqueue_queue_duration_seconds",
-            "How long a key waited for its pass.",
-            ["name", "controller"],
-            buckets=QUEUE_BUCKETS_S,
-            registry=registry,
-        )
-        self.work_s = Histogram(
-            "workqueue_work_duration_seconds",
-            "How long a key's pass took.",
-            ["name", "controller"],
-            buckets=QUEUE_BUCKETS_S,
-            registry=registry,
-        )
-        self.barrier_wait_s = Histogram(
-            "corral_barrier_wait_seconds",
-            "How long a key waited until the caches showed its own writes.",
-            by_controller,
-            buckets=LAG_BUCKETS_S,
-            registry=registry,
         )
         self.loop_lag_s = Histogram(
             "corral_loop_lag_seconds", "How late the event loop was.", buckets=LAG_BUCKETS_S, registry=registry
@@ -137,10 +53,7 @@ class Metrics:
     def add_controller(self, name: str, workers: int) -> None:
         """Show a controller's series from the start: a rate over a series that begins at its first error is blind."""
         self.workers_max.labels(name).set(workers)
-        self.active_workers.labels(name).set(0)
         self.stuck_keys.labels(name).set(0)
-        for result in RESULTS:
-            self.reconciles.labels(name, result)
         for counter in (self.errors, self.terminal_errors, self.panics):
             counter.labels(name)
 
@@ -167,6 +80,57 @@ class _Source(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._collect()
+
+
+def pass_metrics(tallies: Mapping[str, PassTally]) -> Iterator[Metric]:
+    """Every result from the start, like the series of `add_controller`."""
+    results = CounterMetricFamily(
+        "controller_runtime_reconcile", "Passes per controller and how they ended.", labels=["controller", "result"]
+    )
+    under_way = GaugeMetricFamily("controller_runtime_active_workers", "Passes under way.", labels=["controller"])
+    for controller, tally in tallies.items():
+        under_way.add_metric([controller], tally.under_way)
+        for result in RESULTS:
+            results.add_metric([controller, result], tally.results[result])
+    yield from (results, under_way)
+    for name, text, labels, bounds_s, durations in HISTOGRAMS:
+        histogram = HistogramMetricFamily(name, text, labels=labels)
+        for controller, tally in tallies.items():
+            found = durations(tally)
+            histogram.add_metric([controller] * len(labels), list(found.up_to(bounds_s)), found.sum_s)
+        yield histogram
+
+
+HISTOGRAMS: tuple[tuple[str, str, tuple[str, ...], tuple[float, ...], Callable[[PassTally], Durations]], ...] = (
+    (
+        "controller_runtime_reconcile_time_seconds",
+        "Length of a pass.",
+        ("controller",),
+        RECONCILE_BUCKETS_S,
+        lambda tally: tally.length,
+    ),
+    (
+        "workqueue_queue_duration_seconds",
+        "How long a key waited for its pass.",
+        ("name", "controller"),
+        QUEUE_BUCKETS_S,
+        lambda tally: tally.queue_wait,
+    ),
+    (
+        "workqueue_work_duration_seconds",
+        "How long a key's pass took.",
+        ("name", "controller"),
+        QUEUE_BUCKETS_S,
+        lambda tally: tally.length,
+    ),
+    (
+        "corral_barrier_wait_seconds",
+        "How long a key waited until the caches showed its own writes.",
+        ("controller",),
+        LAG_BUCKETS_S,
+        lambda tally: tally.barrier_wait,
+    ),
+)
 
 
 def queue_metrics(queues: Mapping[str, QueueStatistics]) -> Iterator[Metric]:

@@ -14,13 +14,11 @@ the action it is at. `run` returns when the last pass has ended.
 """
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
-import structlog
 
 from corral.engine.act import Actor, Perform, act, performs_nothing
 from corral.engine.actions import EmitEvent, SetStatus, summary, target
@@ -29,7 +27,7 @@ from corral.engine.clock import Clock
 from corral.engine.controller import AnyController, Watch, with_finalizer
 from corral.engine.failures import STALLED_RETRY_S, failure_of
 from corral.engine.informer import Cause, Informer, Informers
-from corral.engine.logs import described, logger
+from corral.engine.logs import begin_pass, described, logger
 from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
 from corral.engine.queue import TIMER_S_MIN, Lane, QueueClosed, Taken, WorkQueue
@@ -38,6 +36,7 @@ from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
 from corral.engine.status import is_detail, is_work, status_differs
 from corral.engine.store import Added, Change, Deleted, Key, Store, Updated, key_of
+from corral.engine.tally import PassTally
 from corral.engine.watchdog import Progress, finding
 from corral.kube.client import Client
 from corral.kube.errors import KubeError, NotFound
@@ -68,7 +67,7 @@ class Passes:
         self._client = client
         self._tell = tell
         self._metrics = metrics
-        self._timing = _Timing(metrics, controller.name)
+        self.tally = PassTally()
         self._clock = clock
         self.queue: WorkQueue[Key] = WorkQueue(now_s=clock.monotonic_s, random=clock.random)
         self.barrier: Barrier[Key] = barrier or Barrier()
@@ -80,7 +79,9 @@ class Passes:
         self._told_s: dict[Key, float] = {}
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
-        self._log = logger(controller=controller.name)
+        self._log = logger(
+            controller=controller.name
+        ).bind()  # now: a logger that is bound anew each time costs as much as its line
         metrics.add_controller(controller.name, controller.workers)
         reconciler = controller.reconciler
         self._acts_outside = reconciler if isinstance(reconciler, Performer) else None
@@ -160,20 +161,17 @@ class Passes:
                 self.queue.done(taken.key)
 
     async def _measured_pass(self, taken: Taken[Key]) -> None:
-        name, timing = self.controller.name, self._timing
-        timing.queue_wait_s.observe(taken.waited_s)
+        tally = self.tally
+        tally.queue_wait.note(taken.waited_s)
         started_s = self._clock.monotonic_s()
-        with (
-            timing.active_workers.track_inprogress(),
-            structlog.contextvars.bound_contextvars(
-                controller=name, key=str(taken.key), reconcile_id=uuid.uuid4().hex[:12]
-            ),
-        ):
+        begin_pass(self.controller.name, taken.key)
+        tally.under_way += 1
+        try:
             result = await self._pass(taken.key)
-        took_s = self._clock.monotonic_s() - started_s
-        timing.reconcile_s.observe(took_s)
-        timing.work_s.observe(took_s)
-        self._metrics.reconciles.labels(name, result).inc()
+        finally:
+            tally.under_way -= 1
+        tally.length.note(self._clock.monotonic_s() - started_s)
+        tally.results[result] += 1
 
     async def _pass(self, key: Key) -> str:
         """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
@@ -199,12 +197,12 @@ class Passes:
 
     async def _past_barrier(self, key: Key) -> None:
         if not self.barrier.pending(key):  # most passes: no timers for a wait of no length
-            self._timing.barrier_wait_s.observe(0.0)
+            self.tally.barrier_wait.note(0.0)
             return
         started_s = self._clock.monotonic_s()
         async with self._interruptible(BARRIER_S_MAX * 2):
             awaited = await self.barrier.passed(key, within_s=BARRIER_S_MAX)
-        self._timing.barrier_wait_s.observe(self._clock.monotonic_s() - started_s)
+        self.tally.barrier_wait.note(self._clock.monotonic_s() - started_s)
         if awaited:
             self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
 
@@ -359,17 +357,6 @@ class Passes:
                 yield
             finally:
                 self._scopes.discard(scope)
-
-
-class _Timing:
-    """The series that every pass writes to, looked up once: finding one by its labels costs more than writing to it."""
-
-    def __init__(self, metrics: Metrics, name: str) -> None:
-        self.queue_wait_s = metrics.queue_wait_s.labels(name, name)
-        self.active_workers = metrics.active_workers.labels(name)
-        self.reconcile_s = metrics.reconcile_s.labels(name)
-        self.work_s = metrics.work_s.labels(name, name)
-        self.barrier_wait_s = metrics.barrier_wait_s.labels(name)
 
 
 def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:

@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from types import MappingProxyType
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -65,7 +64,7 @@ class HttpTransport:
             async with asyncio.timeout(request.deadline_s):
                 async with await self._ask(auth, self._requests, request) as response:
                     body = await response.read()
-        return Response(status=response.status, headers=_lower(response.headers), body=body)
+        return Response(status=response.status, headers=response.headers, body=body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -169,7 +168,7 @@ class HttpTransport:
 class HttpStream:
     def __init__(self, response: aiohttp.ClientResponse, subject: Subject, url: str) -> None:
         self.status = response.status
-        self.headers = _lower(response.headers)
+        self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._content = response.content
         self._subject = subject
@@ -260,7 +259,7 @@ async def _keep_refusal(
 ) -> aiohttp.ClientResponse:
     response = await handler(request)
     if response.status != 101 and "Upgrade" in request.headers:
-        raise _NotUpgradedError(response.status, _lower(response.headers), await response.read())
+        raise _NotUpgradedError(response.status, response.headers, await response.read())
     return response
 
 
@@ -296,7 +295,3 @@ def _query(query: tuple[tuple[str, str], ...]) -> str:
 def _headers(request: Request, auth: Auth) -> list[tuple[str, str]]:
     content = [("Content-Type", request.content_type)] if request.content_type else []
     return [("Accept", request.accept), *content, *auth.headers()]
-
-
-def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType({name.lower(): value for name, value in headers.items()})

@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
     status: int
-    headers: Mapping[str, str]  # names in lower case
+    headers: Mapping[str, str]  # asked for by names in lower case
     body: bytes
 
 
