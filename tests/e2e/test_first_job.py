@@ -1,4 +1,7 @@
-"""From `kubectl apply` to a finished job, on a real cluster with real Slurm; scale-in without losing one."""
+"""From `kubectl apply` to a finished job, on a real cluster with real Slurm; scale-in without losing one.
+
+On the way somebody loses the volume with slurmctld's state: the cluster comes back, and knows that its jobs are gone.
+"""
 
 import os
 import signal
@@ -19,6 +22,9 @@ CHECKOUT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 IMAGES_WITHIN_S = 900
 LOOKED_EVERY_S = 0.5
+WORKERS = ["worker-0", "worker-1", "worker-2"]
+LOST = "pkill -STOP -x slurmctld; rm -rf /var/spool/slurmctld/saved/*; pkill -KILL -x slurmctld"
+KILLED_TOO = 137  # a container whose first process ends takes our shell with it
 RUNNING = "until squeue -h -t RUNNING | grep -q worker-2; do sleep 0.2; done"
 
 
@@ -95,15 +101,36 @@ def test_one_apply_becomes_a_cluster_that_runs_and_records_jobs(lab: Lab, versio
     lab.wait("controller/demo")
 
     names = lab.on_controller("srun", "-N3", "hostname").split()
-    assert sorted(names) == ["worker-0", "worker-1", "worker-2"]
+    assert sorted(names) == WORKERS
     assert lab.on_controller("scontrol", "--version").split()[1].startswith(version)
     lab.on_controller("sbatch", "--wait", "--output=/dev/null", "--wrap", "true")
     assert "COMPLETED" in lab.on_controller("sacct", "-X", "-n", "-o", "State")
+
+    a_lost_state_is_lived_with(lab)
 
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", "sleep 15")
     lab.on_controller("sh", "-c", RUNNING)  # one that was only accepted would wait for a worker
     lab.kubectl("scale", "nodeset", "worker", "--replicas=0")
     lab.wait("pod/worker-2", "delete")
-    states = lab.on_controller("sacct", "-X", "-n", "-o", "State").split()
-    assert set(states) == {"COMPLETED"}, states
+    states = {state for name, state in recorded(lab) if name != "lost"}
+    assert states == {"COMPLETED"}, recorded(lab)
     assert lab.on_controller("sinfo", "-h", "-N", "-o", "%N") == ""
+
+
+def a_lost_state_is_lived_with(lab: Lab) -> None:
+    lab.on_controller("sbatch", "--job-name=lost", "--output=/dev/null", "--wrap", "sleep 900")
+    lab.until("the job has a record", lambda: ("lost", "RUNNING") not in recorded(lab))
+    losing = ("exec", "demo-controller-0", "-c", "slurmctld", "--", "sh", "-c", LOST)
+    done = lab.cluster.try_kubectl("-n", lab.namespace, *losing)
+    assert done.returncode in (0, KILLED_TOO), done.stderr
+    every_worker = ("sinfo", "-h", "-N", "-p", "all", "-t", "idle", "-o", "%N")
+    lab.until("all workers are back", lambda: set(WORKERS) - set(lab.on_controller(*every_worker).split()))
+    lab.until("the lost job's record is closed", lambda: ("lost", "RUNNING") in recorded(lab))
+    told = ("get", "events.events.k8s.io", "-o", "jsonpath={..note}")
+    lab.until("it is told", lambda: "began with an empty state" not in lab.kubectl(*told))
+
+
+def recorded(lab: Lab) -> list[tuple[str, str]]:
+    """Name and state of every job that slurmdbd knows."""
+    lines = lab.on_controller("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobName,State").splitlines()
+    return [(name, state.split()[0]) for name, state in (line.split("|") for line in lines)]

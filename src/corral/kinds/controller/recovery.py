@@ -1,4 +1,4 @@
-"""After slurmctld was killed: jobs and records about which it and the others differ are brought to an end. Pure.
+"""After slurmctld was killed, or lost its volume: what it and the others differ about is brought to an end. Pure.
 
 Killed, slurmctld loses its last seconds. What follows from that does not heal by itself, or only after minutes:
 
@@ -8,13 +8,18 @@ Killed, slurmctld loses its last seconds. What follows from that does not heal b
     a job that began in them            is not known any more; its record in slurmdbd would stay RUNNING for ever
 
 So workers that hold jobs from before are told to register again as soon as they are believed, and such records are
-closed. All of it follows from what slurmctld, slurmd and slurmdbd say; nothing is remembered.
+closed. One that begins with an empty state though it is not new has lost everything: it knows none of the workers that
+were ready before, which register only when they start, and none of the jobs that slurmdbd has open records of.
+
+All of it follows from what slurmctld, slurmd, slurmdbd and kubelet say; nothing is remembered.
 """
 
 from datetime import datetime, timedelta
 
 from corral.engine import NOTHING, READY, Action, EmitEvent, Outside, Plan, target
+from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.snapshot import (
+    Beginning,
     CloseRecords,
     Holder,
     RegisterAnew,
@@ -32,27 +37,27 @@ COMPARED_AFTER = timedelta(seconds=60)  # slurmctld has then told slurmdbd what 
 HEALED_AFTER = timedelta(minutes=10)  # by then every slurmd has registered without being told
 ASK_AGAIN_S = 60.0  # slurmdbd, that says it is up
 REGISTERED_MAX = 200  # workers in one pass
+READY_BEFORE = timedelta(seconds=5)  # three clocks: ours, the pod's, kubelet's
 SLURMD = "slurmd"
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    running, now = snapshot.running, snapshot.now
-    if running is None or running.revival is None:
+    running = snapshot.running
+    if running is None:
         return NOTHING
-    revival, compared = running.revival, _compared_at(snapshot, running.revival)
-    actions: tuple[Action, ...] = ()
-    times = [(moment - now).total_seconds() for moment in _moments(snapshot, revival) if moment > now]
-    if now >= believed_at(revival):
-        actions += _registered(snapshot, revival)
-    if compared is not None and running.as_of >= compared:
-        actions += _closed(snapshot, revival)
-        times += [ASK_AGAIN_S] if revival.lost is None else []
-    return Plan(actions=actions, again_after_s=min(times, default=None))
+    if running.beginning is not None:
+        return _after_a_loss(snapshot, running.beginning, running.as_of)
+    return _after_a_kill(snapshot, running.revival, running.as_of) if running.revival is not None else NOTHING
 
 
 def is_unfinished(snapshot: Snapshot, running: Running) -> bool:
     """Whether what slurmctld said then has to be asked for again: it and the others may agree by now, or not yet."""
-    now, revival = snapshot.now, running.revival
+    now, revival, beginning = snapshot.now, running.revival, running.beginning
+    if beginning is not None:
+        records = _reliable_from(snapshot.accounting, beginning.at)
+        return bool(strangers(snapshot, beginning)) or (
+            records is not None and records <= now and (running.as_of < records or beginning.lost != ())
+        )
     if revival is None:
         return False
     if any(running.as_of < moment <= now for moment in _moments(snapshot, revival)):
@@ -62,17 +67,58 @@ def is_unfinished(snapshot: Snapshot, running: Running) -> bool:
     return differ or (now >= believed_at(revival) and bool(unsure(revival, now)))
 
 
+def _after_a_kill(snapshot: Snapshot, revival: Revival, as_of: datetime) -> Plan:
+    now, compared = snapshot.now, _compared_at(snapshot, revival)
+    actions: tuple[Action, ...] = ()
+    times = [(moment - now).total_seconds() for moment in _moments(snapshot, revival) if moment > now]
+    if now >= believed_at(revival):
+        actions += _registered(snapshot, revival)
+    if compared is not None and as_of >= compared:
+        actions += _closed(snapshot, revival.lost, f"slurmctld came back at {revival.at:%H:%M:%S} without")
+        times += [ASK_AGAIN_S] if revival.lost is None else []
+    return Plan(actions=actions, again_after_s=min(times, default=None))
+
+
+def _after_a_loss(snapshot: Snapshot, beginning: Beginning, as_of: datetime) -> Plan:
+    actions: tuple[Action, ...] = ()
+    emptied = f"slurmctld began with an empty state at {beginning.at:%H:%M:%S}"
+    if pods := strangers(snapshot, beginning):
+        message = f"{emptied} and does not know workers of before: {_anew(pods)}"
+        actions += _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
+    records = _reliable_from(snapshot.accounting, beginning.at)
+    if records is None or as_of < records:
+        return Plan(actions=actions)
+    actions += _closed(snapshot, beginning.lost, f"{emptied}, without")
+    return Plan(actions=actions, again_after_s=ASK_AGAIN_S if beginning.lost is None else None)
+
+
+def strangers(snapshot: Snapshot, beginning: Beginning) -> tuple[str, ...]:
+    """Workers that were ready before slurmctld began, and that it does not know."""
+    before = beginning.at - READY_BEFORE
+    found = (
+        holder.pod.metadata.name
+        for holder in snapshot.holders
+        if _is_slurmd(holder) and (since := _ready_since(holder)) is not None and since < before
+    )
+    return tuple(pod for pod in found if pod not in beginning.known)[:REGISTERED_MAX]
+
+
 def believed_at(revival: Revival) -> datetime:
     return max(revival.at, revival.loaded) + BELIEVED_AFTER
 
 
 def _compared_at(snapshot: Snapshot, revival: Revival) -> datetime | None:
-    """When slurmdbd's records can be relied on; None while there are none, or slurmdbd is away."""
-    accounting = snapshot.accounting
+    """When slurmctld has told slurmdbd what it had kept for it; None while slurmdbd is away."""
+    reliable = _reliable_from(snapshot.accounting, revival.at)
+    return None if reliable is None else reliable + COMPARED_AFTER
+
+
+def _reliable_from(accounting: Accounting | None, began: datetime) -> datetime | None:
+    """Since when both slurmctld and slurmdbd are there; None while there is no slurmdbd."""
     if accounting is None or not slurmdbd(accounting).yes:
         return None
     ready = next(condition for condition in accounting.status.conditions if condition.type == READY)
-    return max(revival.at, ready.last_transition_time or revival.at) + COMPARED_AFTER
+    return max(began, ready.last_transition_time or began)
 
 
 def _moments(snapshot: Snapshot, revival: Revival) -> tuple[datetime, ...]:
@@ -95,15 +141,19 @@ def _registered(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
     if not pods:
         return ()
     back = f"slurmctld came back at {revival.at:%H:%M:%S} and may not know which of its jobs have ended"
-    message = f"{back}: {some(pods)} register{'s' if len(pods) == 1 else ''} anew"
+    message = f"{back}: {_anew(pods)}"
     return _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
 
 
-def _closed(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
-    if not revival.lost:
+def _anew(pods: tuple[str, ...]) -> str:
+    return f"{some(pods)} register{'s' if len(pods) == 1 else ''} anew"
+
+
+def _closed(snapshot: Snapshot, lost: tuple[str, ...] | None, without: str) -> tuple[Action, ...]:
+    if not lost:
         return ()
-    jobs = f"job{'s' if len(revival.lost) > 1 else ''} {some(revival.lost)}"
-    message = f"slurmctld came back at {revival.at:%H:%M:%S} without {jobs}: the open records are closed"
+    jobs = f"job{'s' if len(lost) > 1 else ''} {some(lost)}"
+    message = f"{without} {jobs}: the open records are closed"
     return _done(snapshot, jobs, CloseRecords(pod=pod_name(snapshot.object)), "RecordsClosed", message)
 
 
@@ -120,3 +170,7 @@ def _done(
 
 def _is_slurmd(holder: Holder) -> bool:
     return holder.daemon == SLURMD and is_ready(holder.pod)
+
+
+def _ready_since(holder: Holder) -> datetime | None:
+    return next((one.last_transition_time for one in holder.pod.status.conditions if one.type == READY), None)

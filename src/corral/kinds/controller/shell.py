@@ -15,6 +15,7 @@ from corral.kinds.controller.files import KEYS_DIR
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.snapshot import (
     ApplyConfig,
+    Beginning,
     CloseRecords,
     HoldJobs,
     Jobs,
@@ -98,6 +99,12 @@ class _Revival(msgspec.Struct, frozen=True):
     lost: tuple[str, ...] | None = None
 
 
+class _Beginning(msgspec.Struct, frozen=True):
+    at: float
+    known: frozenset[str] = frozenset()
+    lost: tuple[str, ...] | None = None
+
+
 class _State(msgspec.Struct, frozen=True):
     digest: str
     version: str
@@ -106,6 +113,7 @@ class _State(msgspec.Struct, frozen=True):
     since: int = 0
     slurmd: Taken = Taken()
     revival: _Revival | None = None
+    beginning: _Beginning | None = None
 
 
 class _Keys(msgspec.Struct, frozen=True):
@@ -143,6 +151,7 @@ async def ask_state(shell: PodShell, namespace: str, pod: str, now: datetime) ->
         keys_since=since,
         slurmd=said.slurmd,
         revival=_revival(said.revival, now) if said.revival else None,
+        beginning=_beginning(said.beginning, now) if said.beginning else None,
     )
 
 
@@ -153,6 +162,10 @@ def _revival(said: _Revival, now: datetime) -> Revival:
         holding={node: now - timedelta(seconds=age) for node, age in said.holding.items()},
         lost=said.lost,
     )
+
+
+def _beginning(said: _Beginning, now: datetime) -> Beginning:
+    return Beginning(at=now - timedelta(seconds=said.at), known=said.known, lost=said.lost)
 
 
 async def ask_keys(shell: PodShell, namespace: str, pod: str, daemon: str) -> KeyFact | None:

@@ -58,11 +58,22 @@ class Revival(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] | None = None
 
 
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """slurmctld began with an empty state, `at` this moment: it is new, or the volume with its state is.
+
+    `known`: the nodes that it has heard of since. `lost`: as of a Revival.
+    """
+
+    at: datetime
+    known: frozenset[str] = frozenset()
+    lost: tuple[str, ...] | None = None
+
+
 class Running(msgspec.Struct, frozen=True, kw_only=True):
     """What slurmctld said of itself. `digest` is empty when it has not taken any configuration yet.
 
     `keys`: the digests of the key files it has loaded, by name. `keys_since`: when it did.
-    `revival`: None when it began with an empty state.
+    `revival`: None when it began with an empty state. `beginning`: None when it did not, or that is long ago.
     """
 
     digest: str
@@ -73,6 +84,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     keys_since: datetime | None = None
     slurmd: Taken = Taken()
     revival: Revival | None = None
+    beginning: Beginning | None = None
 
 
 class KeyFact(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import pytest
 from corral.engine import EmitEvent, Outside, Plan
 from corral.kinds.accounting.spec import Accounting, AccountingStatus
 from corral.kinds.controller import recovery
-from corral.kinds.controller.snapshot import CloseRecords, Holder, RegisterAnew, Revival, Snapshot
+from corral.kinds.controller.snapshot import Beginning, CloseRecords, Holder, RegisterAnew, Revival, Snapshot
 from corral.kube.meta import Condition
 from corral.kube.models.core_v1 import Container, Pod, PodCondition, PodSpec, PodStatus
 from tests.unit.kinds.controller.builders import NOW, a_snapshot, meta, running
@@ -19,8 +19,8 @@ def ago(seconds: float) -> Any:
     return NOW - timedelta(seconds=seconds)
 
 
-def a_worker(name: str, *, ready: bool = True) -> Holder:
-    condition = PodCondition(type="Ready", status="True" if ready else "False")
+def a_worker(name: str, *, ready: bool = True, ready_s: float = 3600) -> Holder:
+    condition = PodCondition(type="Ready", status="True" if ready else "False", last_transition_time=ago(ready_s))
     spec = PodSpec(containers=(Container(name="slurmd"),))
     return Holder(pod=Pod(metadata=meta(name), spec=spec, status=PodStatus(conditions=(condition,))), daemon="slurmd")
 
@@ -39,6 +39,12 @@ def revived(came_back_s: float, *, loaded_s: float | None = None, **more: Any) -
     workers = tuple(a_worker(f"worker-{number}") for number in range(3))
     said = msgspec.structs.replace(running("d"), revival=revival)
     return a_snapshot(running=said, holders=workers, accounting=an_accounting())
+
+
+def begun(began_s: float, **more: Any) -> Snapshot:
+    """slurmctld began with an empty state so long ago, and knows worker-0; three workers were ready for an hour."""
+    beginning = Beginning(at=ago(began_s), **{"known": frozenset({"worker-0"}), "lost": (), **more})
+    return msgspec.structs.replace(revived(began_s), running=msgspec.structs.replace(running("d"), beginning=beginning))
 
 
 def calls(plan: Plan) -> list[object]:
@@ -118,6 +124,45 @@ def test_an_answer_counts_until_something_is_left_to_mend(
     came_back_s: float, said: dict[str, Any], as_of_s: float, unfinished: bool
 ) -> None:
     seen = revived(came_back_s, **said)
+    assert seen.running is not None
+    running_then = msgspec.structs.replace(seen.running, as_of=ago(as_of_s))
+    assert recovery.is_unfinished(seen, running_then) is unfinished
+
+
+def test_a_slurmctld_that_lost_its_state_hears_all_workers_of_before_at_once() -> None:
+    plan = recovery.plan(begun(3))
+    assert calls(plan) == [RegisterAnew(pods=("worker-1", "worker-2"))]
+    assert "does not know workers of before: worker-1, worker-2 register anew" in str(plan.actions[-1])
+
+
+def test_a_worker_that_came_with_or_after_an_empty_slurmctld_registers_by_itself() -> None:
+    seen = msgspec.structs.replace(begun(60), holders=(a_worker("worker-1", ready_s=59), a_worker("w", ready=False)))
+    assert recovery.plan(seen) == Plan()
+
+
+def test_records_of_a_lost_state_are_closed_without_waiting_since_slurmctld_has_kept_nothing() -> None:
+    known = frozenset({"worker-0", "worker-1", "worker-2"})
+    assert calls(recovery.plan(begun(3, known=known, lost=("17",)))) == [CloseRecords(pod="demo-controller-0")]
+    unsaid = begun(3, known=known, lost=None)
+    assert recovery.plan(unsaid) == Plan(again_after_s=recovery.ASK_AGAIN_S)
+    for accounting in (None, an_accounting(ready=False)):
+        assert recovery.plan(msgspec.structs.replace(unsaid, accounting=accounting)) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("said", "as_of_s", "unfinished"),
+    [
+        ({"known": frozenset({"worker-0", "worker-1", "worker-2"})}, 1, False),
+        ({}, 1, True),  # two workers are strangers
+        ({"known": frozenset({"worker-0", "worker-1", "worker-2"}), "lost": ("17",)}, 1, True),
+        ({"known": frozenset({"worker-0", "worker-1", "worker-2"}), "lost": None}, 1, True),
+        ({"known": frozenset({"worker-0", "worker-1", "worker-2"})}, 60, True),  # asked before slurmdbd was there
+    ],
+)
+def test_an_answer_of_an_empty_slurmctld_counts_until_something_is_left_to_mend(
+    said: dict[str, Any], as_of_s: float, unfinished: bool
+) -> None:
+    seen = msgspec.structs.replace(begun(90, **said), accounting=an_accounting(ready_s=30))
     assert seen.running is not None
     running_then = msgspec.structs.replace(seen.running, as_of=ago(as_of_s))
     assert recovery.is_unfinished(seen, running_then) is unfinished
