@@ -11,15 +11,16 @@ from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
 from corral.kinds.nodeset.farewell import FINALIZER
-from corral.kinds.nodeset.machine import says_else, trouble_of
+from corral.kinds.nodeset.machine import is_to_be_emptied, says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import moves
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
-from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.nodeset.workers import Snapshot, Worker
 from corral.kinds.restapi.spec import RestApi
+from corral.kube.meta import EMPTY
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
@@ -34,12 +35,14 @@ class NodeSetReconciler:
     def __init__(self, slurm: SlurmClusters) -> None:
         self._slurm = slurm
         self._nodesets: dict[str, set[Key]] = {}  # by cluster: whom a change of Slurm's facts concerns
+        self._before: dict[Key, Mapping[str, Worker]] = {}  # what the last pass made of what it was told
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         nodeset = read.get(NodeSet, key.name, key.namespace)
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
+            self._before.pop(key, None)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
@@ -47,7 +50,7 @@ class NodeSetReconciler:
         pods = read.owned(Pod, nodeset)
         machines = machines_of(pods, read)
         address = slurm_address(controller, read) if controller else None
-        return Snapshot(
+        snapshot = Snapshot(
             object=nodeset,
             now=read.now,
             cluster=cluster,
@@ -57,7 +60,10 @@ class NodeSetReconciler:
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
             slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, pods, machines)),
+            before=self._before.get(key, EMPTY),
         )
+        self._before[key] = {worker.name: worker for worker in snapshot.workers}
+        return snapshot
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
@@ -93,7 +99,7 @@ def some_leave(
     here = tuple(pods)
     if nodeset.metadata.deletion_timestamp is not None or len(here) > nodeset.spec.replicas:
         return True
-    if any(trouble.leaves for pod in here if (trouble := trouble_of(pod, machines))):
+    if any(is_to_be_emptied(machine) for machine in machines.values()):
         return True
     if controller is None or not moves(nodeset.spec.update):
         return False

@@ -8,16 +8,13 @@ All with a reason of ours, which is lifted when the cause is gone and the worker
 given to a slurmd that is not there. Somebody else's drain is never touched.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from corral.kinds import names
-from corral.kube.models.core_v1 import Node, Pod, Taint, Toleration
+from corral.kinds.nodeset.fitting import DRIVES_OUT, is_ready, untolerated
+from corral.kube.models.core_v1 import Node, Pod
 
-DRIVES_OUT = "NoExecute"
 REASON_MAX = 200
-OWN_TAINTS = "node.kubernetes.io/"  # Kubernetes' own words for what conditions and cordons say
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -27,20 +24,22 @@ class Trouble(msgspec.Struct, frozen=True):
     leaves: bool = False
 
 
-def trouble_of(pod: Pod, machines: Mapping[str, Node]) -> Trouble | None:
+def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
     name = pod.spec.node_name
     if not name:
         return None
-    machine = machines.get(name)
     if machine is None:
         return Trouble(f"Kubernetes node {name} is gone")
-    if machine.spec.unschedulable:
+    if is_to_be_emptied(machine):
         said = _readable(machine.metadata.annotations.get(names.DRAIN_REASON, ""))
         return Trouble(f"Kubernetes node {name} is cordoned{f': {said}' if said else ''}", leaves=True)
-    if (taint := _untolerated(pod, machine)) is not None:
+    if (taint := untolerated(pod.spec.tolerations, machine, (DRIVES_OUT,))) is not None:
         return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}")
-    ready = next((one.status for one in machine.status.conditions if one.type == "Ready"), "True")
-    return None if ready == "True" else Trouble(f"Kubernetes node {name} is not ready")
+    return None if is_ready(machine) else Trouble(f"Kubernetes node {name} is not ready")
+
+
+def is_to_be_emptied(machine: Node) -> bool:
+    return machine.spec.unschedulable is True
 
 
 def _readable(text: str) -> str:
@@ -56,18 +55,11 @@ def says_else(old: Node | None, new: Node | None) -> bool:
 def _said(machine: Node) -> tuple[object, ...]:
     ready = tuple(one.status for one in machine.status.conditions if one.type == "Ready")
     said = machine.metadata.annotations.get(names.DRAIN_REASON)
-    return machine.spec.unschedulable, machine.spec.taints, ready, said
-
-
-def _untolerated(pod: Pod, machine: Node) -> Taint | None:
-    taints = (one for one in machine.spec.taints if one.effect == DRIVES_OUT and not one.key.startswith(OWN_TAINTS))
-    return next((taint for taint in taints if not any(_tolerates(one, taint) for one in pod.spec.tolerations)), None)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """As Kubernetes decides it; one that tolerates for a while only does not keep the worker."""
-    if toleration.effect not in ("", taint.effect) or toleration.toleration_seconds is not None:
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in ("", taint.key)
-    return toleration.key == taint.key and toleration.value == taint.value
+    return (
+        machine.spec.unschedulable,
+        machine.spec.taints,
+        ready,
+        said,
+        machine.metadata.labels,
+        machine.metadata.deletion_timestamp,
+    )

@@ -30,14 +30,14 @@ from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, 
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout, surge
 from corral.kinds.nodeset.words import some, unreachable_text
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent, workers
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent
 
 
 def plan(snapshot: Snapshot) -> Plan:
     nodeset = snapshot.object
     if nodeset.spec.suspend:
         return NOTHING
-    known = workers(snapshot)
+    known = snapshot.workers
     if nodeset.metadata.deletion_timestamp is not None:
         return farewell(snapshot, known)
     if snapshot.controller is None:

@@ -6,13 +6,13 @@ from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds.nodeset.revision import is_made_from, revision_of
 from corral.kinds.nodeset.spec import NodeSetStatus
 from corral.kinds.nodeset.words import unreachable_text
-from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector, workers
+from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
 from corral.kube.meta import Condition
 from corral.slurm.states import Base, Standing
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
-    nodeset, known = snapshot.object, workers(snapshot)
+    nodeset, known = snapshot.object, snapshot.workers
     said = SUSPENDED if nodeset.spec.suspend else verdict(outcome, ready_message="every worker is there")
     live = [worker for worker in known if worker.is_live]
     counts = slurm_counts(snapshot, known)

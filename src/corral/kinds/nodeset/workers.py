@@ -2,11 +2,15 @@
 
 Facts of Slurm have three values. `Facts.UNKNOWN` is not "no": whoever does not answer, answers too late, or uses a word
 that we cannot read leaves a worker unknown, and an unknown worker is never removed.
+
+A worker is made of what others told, and everything else about it follows from that and is found once. So the worker of
+an earlier pass is as good as a new one while it was told the same, and a pass costs as much as has changed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import cached_property
 
 import msgspec
 
@@ -29,18 +33,7 @@ CONTAINER = "slurmd"
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    object: NodeSet
-    now: datetime
-    cluster: str
-    controller: Controller | None
-    pods: tuple[Pod, ...]
-    slurm: View
-    revisions: tuple[ControllerRevision, ...] = ()
-    guards: tuple[PodDisruptionBudget, ...] = ()
-    machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Facts(Enum):
@@ -55,52 +48,62 @@ class Facts(Enum):
     DRAINED = "drained"  # no job, and none comes
 
 
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
+class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     name: str
     ordinal: int
     pod: Pod | None
-    facts: Facts
-    node: Node | None = None
-    jobs: tuple[Job, ...] = ()
-    trouble: Trouble | None = None  # of the Kubernetes node below it
+    node: Node | None
+    jobs: tuple[Job, ...]
+    machine: Machine | None  # the Kubernetes node below it
+    heard: bool  # whether Slurm has told lately
+    arrives: bool  # Slurm has no such node yet, and its slurmd has begun to run not long ago
 
-    @property
+    @cached_property
+    def facts(self) -> Facts:
+        told = _facts(self.node, self.jobs) if self.heard else Facts.UNKNOWN
+        return Facts.ARRIVING if told is Facts.UNREGISTERED and self.arrives else told
+
+    @cached_property
+    def trouble(self) -> Trouble | None:
+        return trouble_of(self.pod, self.machine) if self.pod is not None else None
+
+    @cached_property
     def is_live(self) -> bool:
         """Its pod runs, or will: neither on its way out nor at its end."""
         return self.pod is not None and not self.is_leaving and not self.has_ended
 
-    @property
+    @cached_property
     def is_leaving(self) -> bool:
         return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
 
-    @property
+    @cached_property
     def has_ended(self) -> bool:
         """Every process of its pod has ended for good: to remove it can kill nothing."""
         return self.pod is not None and self.pod.status.phase in ("Failed", "Succeeded")
 
-    @property
+    @cached_property
     def is_ready(self) -> bool:
         conditions = self.pod.status.conditions if self.pod else ()
         return any(c.type == "Ready" and c.status == "True" for c in conditions)
 
-    @property
+    @cached_property
     def runs(self) -> bool:
         """Whether its slurmd runs, by kubelet's word."""
-        return self.pod is not None and _runs_since(self.pod, datetime.min.replace(tzinfo=UTC))
+        return self.pod is not None and _runs_since(self.pod, LONG_AGO)
 
-    @property
+    @cached_property
     def has_drain(self) -> bool:
         return self.node is not None and Flag.DRAIN in self.node.state.flags
 
-    @property
+    @cached_property
     def has_our_drain(self) -> bool:
         return self.has_drain and self.node is not None and self.node.reason.startswith(REASON_PREFIX)
 
-    @property
+    @cached_property
     def has_foreign_drain(self) -> bool:
         return self.has_drain and not self.has_our_drain
 
-    @property
+    @cached_property
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
@@ -109,19 +112,52 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
             return 0
 
 
-def workers(snapshot: Snapshot) -> tuple[Worker, ...]:
-    """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
-    nodeset, view = snapshot.object.metadata.name, recent(snapshot)
-    pods = {pod.metadata.name: pod for pod in snapshot.pods}
-    nodes = {node.name: node for node in _nodes(view, nodeset)}
-    settled = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S)
-    arrives_since = settled if _answers_since(snapshot.object, settled) else datetime.min.replace(tzinfo=UTC)
-    found = (
-        _worker(name, ordinal, pods.get(name), nodes.get(name), view, arrives_since, snapshot.machines)
-        for name in pods.keys() | nodes.keys()
-        if (ordinal := names.worker_ordinal(nodeset, name)) is not None
-    )
-    return tuple(sorted(found, key=lambda worker: (worker.ordinal, worker.name)))
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    object: NodeSet
+    now: datetime
+    cluster: str
+    controller: Controller | None
+    pods: tuple[Pod, ...]
+    slurm: View
+    revisions: tuple[ControllerRevision, ...] = ()
+    guards: tuple[PodDisruptionBudget, ...] = ()
+    machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+    before: Mapping[str, Worker] = EMPTY  # of the last pass, by ordinal: saves work and decides nothing
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
+        nodeset, view, before = self.object.metadata.name, recent(self), self.before
+        pods = {pod.metadata.name: pod for pod in self.pods}
+        # A pod's node is its node whatever its features are: slurmctld knows it by that name. Of the others, those by
+        # name and feature: a node that only looks like one of ours is somebody else's.
+        orphans = [node.name for node in view.nodes_with(nodeset) if node.name not in pods] if view else []
+        ordinals = _ordinals(nodeset, (*pods, *orphans), before)
+        nodes, jobs = (view.nodes, view.jobs_by_node) if view else (EMPTY, EMPTY)
+        arrives_since = self._arrives_since
+        return tuple(
+            [
+                _worker(
+                    before.get(name),
+                    name,
+                    ordinal,
+                    pods.get(name),
+                    nodes.get(name),
+                    jobs.get(name, ()),
+                    self.machines,
+                    arrives_since,
+                )
+                for name, ordinal in ordinals
+            ]
+        )
+
+    @property
+    def _arrives_since(self) -> datetime | None:
+        """A slurmd that began to run after it may still register; None while Slurm does not tell who has."""
+        if recent(self) is None:
+            return None
+        settled = self.now - timedelta(seconds=REGISTERED_WITHIN_S)
+        return settled if _answers_since(self.object, settled) else LONG_AGO
 
 
 def selector(nodeset: str) -> str:
@@ -136,13 +172,6 @@ def recent(snapshot: Snapshot) -> Observed | None:
     return view if isinstance(view, Observed) and fresh else None
 
 
-def _nodes(view: Observed | None, nodeset: str) -> Iterable[Node]:
-    """By name and feature: a node that only looks like one of ours is somebody else's."""
-    for node in view.nodes.values() if view else ():
-        if nodeset in node.features and names.worker_ordinal(nodeset, node.name) is not None:
-            yield node
-
-
 def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
     """Whether Slurm has answered all the time since then, as far as was told."""
     since = (
@@ -153,23 +182,41 @@ def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
     return any(at is not None and at <= moment for at in since)
 
 
+def _ordinals(nodeset: str, found: Sequence[str], before: Mapping[str, Worker]) -> list[tuple[str, int]]:
+    """Names that are of workers of this NodeSet, in their order. Most passes find those of the last one."""
+    if len(found) == len(before) and all(name in before for name in found):
+        return [(name, worker.ordinal) for name, worker in before.items()]
+    ours = [(name, ordinal) for name in found if (ordinal := names.worker_ordinal(nodeset, name)) is not None]
+    return sorted(ours, key=lambda one: (one[1], one[0]))
+
+
 def _worker(
+    before: Worker | None,
     name: str,
     ordinal: int,
     pod: Pod | None,
-    ours: Node | None,
-    view: Observed | None,
-    arrives_since: datetime,
+    node: Node | None,
+    jobs: tuple[Job, ...],
     machines: Mapping[str, Machine],
+    arrives_since: datetime | None,
 ) -> Worker:
-    """A pod's node is its node whatever its features are: slurmctld knows it by that name."""
-    node = ours or (view.nodes.get(name) if view else None)
-    jobs = view.jobs_on(name) if view else ()
-    facts = _facts(view, node, jobs)
-    if facts is Facts.UNREGISTERED and pod is not None and _runs_since(pod, arrives_since):
-        facts = Facts.ARRIVING
-    trouble = trouble_of(pod, machines) if pod is not None else None
-    return Worker(name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, facts=facts, trouble=trouble)
+    """`before` itself, if it was told the same."""
+    machine = machines.get(pod.spec.node_name) if pod is not None else None
+    heard = arrives_since is not None
+    arrives = arrives_since is not None and node is None and pod is not None and _runs_since(pod, arrives_since)
+    if (
+        before is not None
+        and before.pod is pod
+        and before.node is node
+        and before.jobs is jobs
+        and before.machine is machine
+        and before.heard is heard
+        and before.arrives is arrives
+    ):
+        return before
+    return Worker(
+        name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, machine=machine, heard=heard, arrives=arrives
+    )
 
 
 def _runs_since(pod: Pod, moment: datetime) -> bool:
@@ -184,9 +231,7 @@ def _runs_since(pod: Pod, moment: datetime) -> bool:
     return any(one is not None and (one.started_at is None or one.started_at > moment) for one in running)
 
 
-def _facts(view: Observed | None, node: Node | None, jobs: tuple[Job, ...]) -> Facts:
-    if view is None:
-        return Facts.UNKNOWN
+def _facts(node: Node | None, jobs: tuple[Job, ...]) -> Facts:
     if node is None:
         return Facts.BUSY if jobs else Facts.UNREGISTERED
     drains = Flag.DRAIN in node.state.flags

@@ -7,7 +7,6 @@ import msgspec
 from corral.engine import Delete, EmitEvent, Plan
 from corral.kinds.nodeset.leaving import surplus
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.workers import workers
 from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made
 
@@ -15,7 +14,7 @@ BUSY = "MIXED"
 
 
 def in_order(*given: AWorker) -> list[int]:
-    known = workers(a_snapshot(*given, replicas=0))
+    known = a_snapshot(*given, replicas=0).workers
     return [surplus(known, replicas)[-1].ordinal for replicas in range(len(known) - 1, -1, -1)]
 
 
