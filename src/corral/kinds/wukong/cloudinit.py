@@ -98,7 +98,9 @@ def _has_password(user: CloudInitUser) -> bool:
 
 
 def _user(user: CloudInitUser, keys: tuple[str, ...], secrets: Secrets) -> Mapping[str, Any]:
-    entry: dict[str, Any] = {"name": user.name, "shell": user.shell, "lock_passwd": user.lock_passwd}
+    # cloud-init calls a guest degraded that is to unlock a password which there is not.
+    locked = user.lock_passwd or not _has_password(user)
+    entry: dict[str, Any] = {"name": user.name, "shell": user.shell, "lock_passwd": locked}
     if user.sudo:
         entry["sudo"] = user.sudo
     if user.groups:

@@ -219,6 +219,18 @@ def test_user_data_survives_a_yaml_reader_whatever_is_in_it() -> None:
     assert yaml.safe_load(text)["ssh_pwauth"] is True
 
 
+@pytest.mark.parametrize(
+    ("user", "locked"),
+    [("{}", True), ("{passwordHash: $6$salt$hash}", False), ("{passwordHash: $6$salt$hash, lockPasswd: true}", True)],
+)
+def test_a_user_without_a_password_is_not_to_be_unlocked(user: str, locked: bool) -> None:
+    """A real guest told it: cloud-init ended as degraded."""
+    user_and_name = {"name": "ada", **yaml.safe_load(user)}
+    spec = {"cpu": 1, "memory": "1Gi", "disks": [{"name": "root", "size": "1Gi"}], "cloudInitUser": user_and_name}
+    (made,) = user_data_of(given(yaml.safe_dump(spec)), {})["users"]
+    assert made["lock_passwd"] is locked
+
+
 def test_nothing_secret_is_in_the_machine() -> None:
     """Defect 11: hashes stood inline in the machine, which also allows only 2,048 bytes."""
     wukong = given(USERS)
