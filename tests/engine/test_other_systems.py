@@ -1,13 +1,16 @@
 """What reaches beyond Kubernetes' own objects: actions in other systems, sources of keys, kinds that may be missing."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
 import yaml
+from structlog.testing import capture_logs
 
 from corral.engine import (
     Action,
@@ -31,7 +34,7 @@ from corral.kube.client import Client
 from corral.kube.crd import crd_of, kind, to_yaml
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap
-from corral.testing.apiserver import FakeApiServer
+from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.operators import Operator
 from corral.testing.toys import Toy, ToySnapshot, ToyStatus
 
@@ -231,6 +234,19 @@ async def test_nobody_asks_again_and_again_for_a_kind_that_is_not_defined() -> N
     await operator.stop()
 
     assert sum("gauges" in line for line in server.trace) == 1
+
+
+async def test_who_may_not_watch_definitions_says_so_once() -> None:
+    server = a_server()
+    server.fail_next(Fault.FORBID, resource="customresourcedefinitions.apiextensions.k8s.io", times=1000)
+    operator = Operator(server, watching)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with capture_logs() as told:
+        operator.start()
+        await asyncio.sleep(300)
+        await operator.stop()
+
+    assert [line["log_level"] for line in told if "definitions may not be watched" in line["event"]] == ["warning"]
 
 
 @pytest.mark.parametrize("had", [0, 1], ids=["that had no objects", "with its objects"])

@@ -5,10 +5,15 @@ from contextlib import aclosing
 from random import Random
 from typing import ClassVar
 
+import structlog
+
 from corral.kube.client import Client, Put
+from corral.kube.errors import Forbidden
 from corral.kube.meta import Object, Resource
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
-from corral.kube.watch import InitPut, Server, follow
+from corral.kube.watch import InitPut, Server, Trouble, follow
+
+log = structlog.get_logger(__name__)
 
 
 class Definition(Object, frozen=True, kw_only=True):
@@ -18,10 +23,16 @@ class Definition(Object, frozen=True, kw_only=True):
 
 
 async def defined(client: Client, *, server: Server, random: Random) -> AsyncGenerator[str, None]:
-    """The names of definitions, as they come and whenever they change, for ever."""
-    events = follow(client, Definition, server=server, random=random)
+    """The names of definitions, as they come and whenever they change, for ever.
+
+    Who may not watch them (the rights are those of an older installation) is told once, and noticed when they may.
+    """
+    events, is_forbidden = follow(client, Definition, server=server, random=random), False
     async with aclosing(events):
         async for event in events:
+            if isinstance(event, Trouble) and event.reason == Forbidden.__name__ and not is_forbidden:
+                is_forbidden = True
+                log.warning("definitions may not be watched: kinds that come later are found late", why=event.message)
             for definition in definitions_in(event):
                 yield definition.metadata.name
 
