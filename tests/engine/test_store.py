@@ -1,5 +1,7 @@
 """The store: one writer, many readers, lists swapped in at once, old news ignored."""
 
+from random import Random
+
 import msgspec
 import pytest
 
@@ -23,7 +25,9 @@ def a_map(
     owner: str = "",
     namespace: str = "lab",
 ) -> ConfigMap:
-    owners = (OwnerReference(api_version="v1", kind="ConfigMap", name="o", uid=owner),) if owner else ()
+    owners = (
+        (OwnerReference(api_version="v1", kind="ConfigMap", name="o", uid=owner, controller=True),) if owner else ()
+    )
     metadata = ObjectMeta(
         name=name, namespace=namespace, uid=uid or f"uid-{name}", resource_version=str(version), owner_references=owners
     )
@@ -222,6 +226,34 @@ def test_objects_are_found_by_namespace_and_by_owner() -> None:
     assert store.in_namespace("office") == (a_map("b", namespace="office"),)
     assert store.owned_by("boss") == (a_map("a", owner="boss"),)
     assert store.owned_by("nobody") == ()
+
+
+def test_an_answer_is_by_name_and_the_very_same_while_nothing_in_it_changes() -> None:
+    store, writer = a_store(a_map("b"), a_map("a"))
+    answer = store.by_index(COLOUR, "red")
+    writer.put(a_map("elsewhere", 2, colour="blue"))
+
+    assert answer == (a_map("a"), a_map("b"))
+    assert store.by_index(COLOUR, "red") is answer
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_shows_at_every_moment_what_a_search_would_find(seed: int) -> None:
+    luck, (store, writer) = Random(seed), a_store()
+    for version in range(2, 80):
+        name, colour = luck.choice("abcdef"), luck.choice(("red", "blue"))
+        (writer.gone if luck.random() < 0.3 else writer.put)(a_map(name, version, colour=colour))
+        for asked in ("red", "blue"):
+            found = (obj for obj in store if obj.data["colour"] == asked)
+            assert store.by_index(COLOUR, asked) == tuple(sorted(found, key=lambda obj: obj.metadata.name))
+
+
+def test_an_owner_that_is_not_the_controller_owns_nothing() -> None:
+    other = OwnerReference(api_version="v1", kind="ConfigMap", name="o", uid="aunt")
+    metadata = ObjectMeta(name="a", namespace="lab", uid="u", resource_version="1", owner_references=(other,))
+    store, _ = a_store(ConfigMap(metadata=metadata, data={"colour": "red"}))
+
+    assert store.owned_by("aunt") == ()
 
 
 def test_an_index_added_late_covers_what_is_there_and_what_is_being_listed() -> None:

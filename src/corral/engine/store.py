@@ -83,13 +83,15 @@ class Store(Generic[T]):
         return self.by_index(NAMESPACE, namespace)
 
     def owned_by(self, uid: str) -> tuple[T, ...]:
-        """The objects with an owner reference to `uid`, whether or not it is their controller."""
+        """The objects whose controlling owner has `uid`."""
         return self.by_index(OWNER, uid)
 
     def by_index(self, index: str, value: Hashable) -> tuple[T, ...]:
-        """The objects for which the index's function yields `value`. KeyError when there is no such index."""
-        bucket = self._contents.table.buckets[index].get(value)
-        return tuple(bucket.values()) if bucket else ()
+        """The objects for which the index's function yields `value`, by name. KeyError when there is no such index.
+
+        While none of them changes, the answer is the very same tuple.
+        """
+        return self._contents.table.in_order(index, value)
 
     def __len__(self) -> int:
         return len(self._contents.table.objects)
@@ -240,7 +242,7 @@ def namespace_of(obj: Object) -> tuple[str, ...]:
 
 def owner_uids_of(obj: Object) -> tuple[str, ...]:
     owners = obj.metadata.owner_references
-    return tuple([owner.uid for owner in owners]) if owners else ()
+    return tuple([owner.uid for owner in owners if owner.controller]) if owners else ()
 
 
 def differences(before: Mapping[Key, T], after: Mapping[Key, T]) -> Iterator[Change[T]]:
@@ -281,6 +283,20 @@ class _Table(Generic[T]):
         self.objects: dict[Key, T] = {}
         self.functions = dict(functions)
         self.buckets: dict[str, _Buckets[T]] = {index: {} for index in functions}
+        self._ordered: dict[str, dict[Hashable, tuple[T, ...]]] = {index: {} for index in functions}  # answers given
+
+    def in_order(self, index: str, value: Hashable) -> tuple[T, ...]:
+        """A bucket is put in order when somebody asks, and stays so: a change keeps its place, new ones come last."""
+        known = self._ordered[index].get(value)
+        if known is not None:
+            return known
+        bucket = self.buckets[index].get(value)
+        if not bucket:
+            return ()
+        keys = sorted(bucket)
+        self.buckets[index][value] = {key: bucket[key] for key in keys}
+        found = self._ordered[index][value] = tuple([bucket[key] for key in keys])
+        return found
 
     def add_index(self, index: str, function: IndexFunction[T]) -> None:
         buckets: _Buckets[T] = {}
@@ -289,37 +305,41 @@ class _Table(Generic[T]):
                 buckets.setdefault(value, {})[key] = obj
         self.functions[index] = function
         self.buckets[index] = buckets
+        self._ordered[index] = {}
 
     def put(self, key: Key, obj: T) -> None:
         old = self.objects.get(key)
         moves = [
-            (self.buckets[index], () if old is None else tuple(function(old)), tuple(function(obj)))
+            (index, () if old is None else tuple(function(old)), tuple(function(obj)))
             for index, function in self.functions.items()
         ]
-        for buckets, old_values, values in moves:
+        for index, old_values, values in moves:
             if old_values and old_values != values:
-                _leave(buckets, key, (value for value in old_values if value not in values))
+                self._leave(index, key, (value for value in old_values if value not in values))
+            buckets, ordered = self.buckets[index], self._ordered[index]
             for value in values:
                 if (bucket := buckets.get(value)) is None:
                     bucket = buckets[value] = {}
                 bucket[key] = obj
+                ordered.pop(value, None)
         self.objects[key] = obj
 
     def remove(self, key: Key) -> None:
         old = self.objects[key]
-        leaves = [(self.buckets[index], tuple(function(old))) for index, function in self.functions.items()]
-        for buckets, values in leaves:
-            _leave(buckets, key, values)
+        leaves = [(index, tuple(function(old))) for index, function in self.functions.items()]
+        for index, values in leaves:
+            self._leave(index, key, values)
         del self.objects[key]
 
-
-def _leave(buckets: _Buckets[T], key: Key, values: Iterable[Hashable]) -> None:
-    """`dict.fromkeys`, because a function may yield a value twice."""
-    for value in dict.fromkeys(values):
-        bucket = buckets[value]
-        del bucket[key]
-        if not bucket:
-            del buckets[value]
+    def _leave(self, index: str, key: Key, values: Iterable[Hashable]) -> None:
+        """`dict.fromkeys`, because a function may yield a value twice."""
+        buckets, ordered = self.buckets[index], self._ordered[index]
+        for value in dict.fromkeys(values):
+            bucket = buckets[value]
+            del bucket[key]
+            ordered.pop(value, None)
+            if not bucket:
+                del buckets[value]
 
 
 class _Contents(Generic[T]):
