@@ -36,6 +36,8 @@ COMPONENT_LABEL = "app.kubernetes.io/component"
 NODESET_LABEL = "slurm.corral.dev/nodeset"
 DRAIN_REASON = "slurm.corral.dev/drain-reason"  # annotation of a Kubernetes node: why `corral drain` cordoned it
 REVISION_LABEL = "slurm.corral.dev/revision"  # on a worker's pod: what it was made from
+NODE_CONF = "slurm.corral.dev/node-conf"  # annotation of a worker's pod: how it registers, when it asks its node
+MACHINE = "slurm.corral.dev/machine"  # annotation of a worker's pod: the Kubernetes node that it stands for
 
 
 def fitted(name: str, *, length_max: int = NAME_MAX) -> str:
@@ -80,6 +82,21 @@ def worker_ordinal(nodeset: str, name: str) -> int | None:
     """The ordinal of a worker of this NodeSet; None for any other name."""
     stem, _, digits = name.rpartition("-")
     return int(digits) if stem == worker_stem(nodeset) and digits.isdecimal() and digits.isascii() else None
+
+
+def worker_on(nodeset: str, machine: str) -> str:
+    """The one worker of a NodeSet on a Kubernetes node: `gpu-rack1-node7`."""
+    return fitted(f"{worker_stem(nodeset)}-{machine.replace('.', '-')}")
+
+
+def is_worker_of(nodeset: str, name: str) -> bool:
+    """Whether a worker of this NodeSet may have this name, an ordinal's or a Kubernetes node's."""
+    return name.startswith(f"{worker_stem(nodeset)}-")
+
+
+def claim_name(template: str, worker: str) -> str:
+    """The claim of one worker, from one of its NodeSet's volumeClaimTemplates."""
+    return fitted(f"{template}-{worker}", length_max=253)
 
 
 def revision_name(nodeset: str, revision: str) -> str:

@@ -12,10 +12,11 @@ from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.machine import is_to_be_emptied, says_else
+from corral.kinds.nodeset.places import loses_some
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
-from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
+from corral.kinds.nodeset.revision import any_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import moves
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
 from corral.kinds.nodeset.workers import Snapshot, Worker
@@ -29,6 +30,7 @@ from corral.kube.selection import Selector
 MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 BY_CONTROLLER = "controller"
 BY_MACHINE = "machine"
+BY_MODE = "mode"
 
 
 class NodeSetReconciler:
@@ -48,7 +50,7 @@ class NodeSetReconciler:
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
         self._nodesets.setdefault(cluster, set()).add(key)
         pods = read.owned(Pod, nodeset)
-        machines = machines_of(pods, read)
+        machines = machines_of(nodeset, pods, read)
         address = slurm_address(controller, read) if controller else None
         snapshot = Snapshot(
             object=nodeset,
@@ -97,17 +99,23 @@ def some_leave(
 ) -> bool:
     """Whether a worker is to go, for which the last look is not good enough."""
     here = tuple(pods)
-    if nodeset.metadata.deletion_timestamp is not None or len(here) > nodeset.spec.replicas:
+    if nodeset.metadata.deletion_timestamp is not None:
         return True
-    if any(is_to_be_emptied(machine) for machine in machines.values()):
+    on = {pod.spec.node_name for pod in here}
+    if any(is_to_be_emptied(machine) for name, machine in machines.items() if name in on):
+        return True
+    if controller is not None and loses_some(nodeset, controller, here, machines):
         return True
     if controller is None or not moves(nodeset.spec.update):
         return False
     revision, version = revision_of(nodeset, controller), version_step(nodeset, controller).version
-    return any(is_outdated(pod, revision, version) for pod in here)
+    return any_outdated(here, revision, version)
 
 
-def machines_of(pods: Iterable[Pod], read: Reader) -> dict[str, Node]:
+def machines_of(nodeset: NodeSet, pods: Iterable[Pod], read: Reader) -> dict[str, Node]:
+    """Those below its workers; all, where each may have one."""
+    if nodeset.spec.is_per_machine:
+        return {machine.metadata.name: machine for machine in read.list(Node)}
     found = {name: read.get(Node, name) for name in {pod.spec.node_name for pod in pods if pod.spec.node_name}}
     return {name: machine for name, machine in found.items() if machine is not None}
 
@@ -163,14 +171,21 @@ def machine_of(pod: Pod) -> tuple[str, ...]:
 
 
 def of_machine(machine: Node, read: Reader) -> Iterable[Key]:
-    """Every NodeSet with a worker on it."""
+    """Every NodeSet with a worker on it, and those that may want one there."""
     pods = read.by_index(Pod, BY_MACHINE, machine.metadata.name)
-    return {
+    here = {
         Key(pod.metadata.namespace, owner.name)
         for pod in pods
         for owner in pod.metadata.owner_references
         if owner.controller and owner.kind == NodeSet.resource.kind
     }
+    return here | {
+        Key(one.metadata.namespace, one.metadata.name) for one in read.by_index(NodeSet, BY_MODE, "DaemonSet")
+    }
+
+
+def mode_of(nodeset: NodeSet) -> tuple[str, ...]:
+    return (nodeset.spec.scaling_mode,)
 
 
 def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapshot]:
@@ -187,6 +202,7 @@ def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapsh
         .watches(Secret, to=of_secret)
         .indexes(Pod, BY_MACHINE, machine_of)
         .indexes(NodeSet, BY_CONTROLLER, controller_of)
+        .indexes(NodeSet, BY_MODE, mode_of)
         .indexes(RestApi, BY_CONTROLLER, controller_of)
         .finalizer(FINALIZER)
         .also(reconciler.changes_in_slurm)

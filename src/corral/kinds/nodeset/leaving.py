@@ -1,7 +1,7 @@
 """Which workers are too many, and in which order workers are given up. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from corral.kinds.nodeset.workers import Facts, Worker
 from corral.slurm.values import Job
@@ -23,9 +23,9 @@ def surplus(known: Sequence[Worker], replicas: int, reserved: Sequence[int] = ()
     return (*unwelcome, *rest[: max(0, excess - len(unwelcome))])
 
 
-def wanted_ordinals(staying: Sequence[Worker], replicas: int, reserved: Sequence[int]) -> frozenset[int]:
+def wanted_ordinals(staying: Iterable[int], replicas: int, reserved: Sequence[int]) -> frozenset[int]:
     """The ordinals that stay, and the lowest free ones to make up the number; reserved ones are never made."""
-    taken = {worker.ordinal for worker in staying}
+    taken = set(staying)
     ordinal = 0
     while len(taken) < replicas:
         if ordinal not in reserved:
@@ -54,7 +54,7 @@ def farewell_order(worker: Worker) -> tuple[int, bool, bool, bool, bool, int, in
         _ORDER.index(worker.facts),
         len(worker.jobs),
         _last_end_s(worker.jobs),
-        -worker.ordinal,
+        -(worker.ordinal or 0),
     )
 
 

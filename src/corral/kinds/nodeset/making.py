@@ -7,7 +7,7 @@ from corral.kinds import names
 from corral.kinds.nodeset.revision import before, kept
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
-from corral.kinds.nodeset.workers import Snapshot, Worker
+from corral.kinds.nodeset.workers import Place, Snapshot, Worker
 from corral.kinds.overrides import BadOverride
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.meta_v1 import LabelSelector
@@ -37,18 +37,19 @@ def history(snapshot: Snapshot) -> Plan:
     )
 
 
-def made(snapshot: Snapshot, known: Sequence[Worker], wanted: frozenset[int]) -> Plan:
+def made(snapshot: Snapshot, known: Sequence[Worker], wanted: Sequence[Place]) -> Plan:
     nodeset, controller = snapshot.object, snapshot.controller
-    with_pod = {worker.ordinal: worker for worker in known if worker.pod}
-    missing = sorted(o for o in wanted if o not in with_pod or with_pod[o].is_leaving)
+    with_pod = {worker.name: worker for worker in known if worker.pod}
+    missing = [place for place in wanted if place.name not in with_pod or with_pod[place.name].is_leaving]
     going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
     if controller is None or not missing:
         return NOTHING
-    earlier = before(nodeset, controller, snapshot.revisions) if nodeset.spec.update.partition else nodeset
+    partition = nodeset.spec.update.partition
+    earlier = before(nodeset, controller, snapshot.revisions) if partition else nodeset
     try:
         pods = [
-            Once(worker_pod(earlier if ordinal < nodeset.spec.update.partition else nodeset, controller, ordinal))
-            for ordinal in missing[:BURST_MAX]
+            Once(worker_pod(earlier if (place.ordinal or 0) < partition else nodeset, controller, place))
+            for place in missing[:BURST_MAX]
         ]
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))

@@ -1,6 +1,6 @@
 """What to do for a NodeSet. Pure: a snapshot in, a plan out.
 
-    fewer workers than asked for     make the missing ordinals, lowest first, so many a pass
+    fewer workers than asked for     make those that are missing (see `places`), lowest ordinal first, so many a pass
     more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is made again under its name
     a pod that Slurm has lost        a slurmd whose record is gone never registers again: delete it, it is made again
@@ -24,13 +24,15 @@ from collections.abc import Sequence
 from corral.engine import NOTHING, Plan, Wait
 from corral.kinds.nodeset.calls import Undrain
 from corral.kinds.nodeset.farewell import farewell
-from corral.kinds.nodeset.leaving import farewell_order, surplus, wanted_ordinals, without
+from corral.kinds.nodeset.leaving import farewell_order, without
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
+from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
-from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout, surge
+from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent
+from corral.kinds.overrides import BadOverride
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -46,23 +48,27 @@ def plan(snapshot: Snapshot) -> Plan:
     turn = version_step(nodeset, snapshot.controller)
     revision = revision_of(nodeset, snapshot.controller)
     try:
-        old = outdated([w for w in known if w.is_live], snapshot, lambda pod: is_outdated(pod, revision, turn.version))
-        replicas = nodeset.spec.replicas + surge(snapshot, old)
-    except BadUpdate as error:
-        return Plan(waits=(Wait(reason="BadUpdate", message=str(error), stalled=True),))
-    leaving = surplus(known, replicas, nodeset.spec.reserve_ordinals)
+        old = outdated(
+            [worker for worker in known if worker.is_live],
+            snapshot,
+            lambda pod: is_outdated(pod, revision, turn.version) or is_of_other_mode(nodeset, pod),
+        )
+        asked = asked_for(snapshot, snapshot.controller, known, old)
+    except (BadOverride, BadUpdate) as error:
+        return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
+    leaving = asked.leaving
     staying = without([worker for worker in known if worker.is_live], leaving)
-    rolling = rollout(snapshot, staying, old, farewell_order)
+    rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
     replaced = rolling.replaced
     lost = [w for w in without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
     settled = without(staying, (*replaced, *lost))
-    wanted = wanted_ordinals(staying, replicas, nodeset.spec.reserve_ordinals)
-    orphans = [worker for worker in known if worker.pod is None and worker.ordinal not in wanted]
+    wanted = {place.name for place in asked.places}
+    orphans = [worker for worker in known if worker.pod is None and worker.name not in wanted]
     return (
         guarded(nodeset, snapshot.guards)
         + history(snapshot)
         + ended(known)
-        + made(snapshot, known, wanted)
+        + made(snapshot, known, asked.places)
         + _kept(snapshot, [worker for worker in settled if worker.trouble is None])
         + removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
         + left_alone(leaving)
@@ -70,8 +76,8 @@ def plan(snapshot: Snapshot) -> Plan:
         + removed(snapshot, replaced, "rollout")
         + remade(rolling.remade)
         + _off_troubled_machines(snapshot, settled)
-        + Plan(waits=(*turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
-        + _not_yet(snapshot, staying)
+        + Plan(waits=(*asked.waits, *turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
+        + _not_yet(staying, asked.count)
         + _unanswered(snapshot, known)
     )
 
@@ -99,11 +105,11 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
     return found
 
 
-def _not_yet(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
+def _not_yet(staying: Sequence[Worker], count: int) -> Plan:
     """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
     unready = [worker.name for worker in staying if not worker.is_ready]
     absent = [worker.name for worker in staying if worker.is_ready and worker.facts is Facts.ARRIVING]
-    of = f"of {snapshot.object.spec.replicas} workers"
+    of = f"of {count} workers"
     waits = (
         [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {some(unready)}")] if unready else []
     )

@@ -3,12 +3,14 @@
 from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
-from corral.kinds.nodeset.revision import is_made_from, revision_of
+from corral.kinds.nodeset.places import asked_for, is_of_other_mode
+from corral.kinds.nodeset.revision import revision_of
+from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.spec import NodeSetStatus
 from corral.kinds.nodeset.words import unreachable_text
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
+from corral.kinds.overrides import BadOverride
 from corral.kube.meta import Condition
-from corral.slurm.states import Base, Standing
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
@@ -19,17 +21,32 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
+        desired=_desired(snapshot),
         replicas=len(live),
-        ready_replicas=sum(worker.is_ready for worker in live),
+        ready_replicas=sum([worker.is_ready for worker in live]),
         selector=selector(nodeset.metadata.name),
         idle=counts["idle"],
         allocated=counts["allocated"],
         draining=counts["draining"],
         down=counts["down"],
-        updated_replicas=sum(worker.pod is not None and is_made_from(worker.pod, revision) for worker in live),
+        updated_replicas=sum(
+            worker.pod is not None and worker.revision == revision and not is_of_other_mode(nodeset, worker.pod)
+            for worker in live
+        ),
         revision=revision,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
+
+
+def _desired(snapshot: Snapshot) -> int:
+    """What was said last stays while it cannot be told."""
+    nodeset, controller = snapshot.object, snapshot.controller
+    if not nodeset.spec.is_per_machine:
+        return nodeset.spec.replicas
+    try:
+        return asked_for(snapshot, controller, snapshot.workers).count if controller else nodeset.status.desired
+    except (BadOverride, BadUpdate):
+        return nodeset.status.desired
 
 
 def slurm_reachable(snapshot: Snapshot) -> Condition:
@@ -44,18 +61,4 @@ def slurm_counts(snapshot: Snapshot, known: tuple[Worker, ...]) -> Counter[str]:
     if recent(snapshot) is None:
         before = snapshot.object.status
         return Counter(idle=before.idle, allocated=before.allocated, draining=before.draining, down=before.down)
-    return Counter(kind for worker in known if (kind := slurm_kind(worker)))
-
-
-def slurm_kind(worker: Worker) -> str:
-    """As sinfo sorts them: a drained node is draining to us, a node that is down is down whatever else it is."""
-    if worker.node is None:
-        return ""
-    state = worker.node.state
-    if state.base is Base.DOWN or state.standing is Standing.DOWN:
-        return "down"
-    if worker.has_drain:
-        return "draining"
-    if state.base in (Base.ALLOCATED, Base.MIXED):
-        return "allocated"
-    return "idle" if state.base is Base.IDLE else ""
+    return Counter([worker.counts_as for worker in known])

@@ -53,8 +53,9 @@ def is_outdated(pod: Pod, revision: str, version: str) -> bool:
     return labels[names.REVISION_LABEL] != revision
 
 
-def is_made_from(pod: Pod, revision: str) -> bool:
-    return pod.metadata.labels.get(names.REVISION_LABEL) == revision
+def any_outdated(pods: Iterable[Pod], revision: str, version: str) -> bool:
+    others = (pod for pod in pods if pod.metadata.labels.get(names.REVISION_LABEL) != revision)
+    return any(is_outdated(pod, revision, version) for pod in others)
 
 
 def kept(
@@ -63,9 +64,8 @@ def kept(
     """The present one, those that pods were made from, and the newest of the others; oldest first."""
     there = sorted(known, key=lambda one: (one.revision, one.metadata.name))
     present = names.revision_name(nodeset.metadata.name, revision_of(nodeset, controller))
-    in_use = {
-        names.revision_name(nodeset.metadata.name, pod.metadata.labels.get(names.REVISION_LABEL, "")) for pod in pods
-    }
+    made_from_these = {pod.metadata.labels.get(names.REVISION_LABEL, "") for pod in pods}
+    in_use = {names.revision_name(nodeset.metadata.name, revision) for revision in made_from_these}
     others = [one for one in there if one.metadata.name not in in_use | {present}]
     old = {one.metadata.name for one in others[: max(0, len(others) - nodeset.spec.update.history)]}
     stay = [one for one in there if one.metadata.name not in old]
@@ -83,17 +83,17 @@ def before(nodeset: NodeSet, controller: Controller, known: Iterable[ControllerR
     present = names.revision_name(nodeset.metadata.name, revision_of(nodeset, controller))
     older = [one for one in known if one.metadata.name != present]
     newest = max(older, key=lambda one: (one.revision, one.metadata.name), default=None)
-    if newest is None:
-        return nodeset
+    return nodeset if newest is None else as_of(nodeset, newest) or nodeset
+
+
+def as_of(nodeset: NodeSet, revision: ControllerRevision) -> NodeSet | None:
+    """The NodeSet with workers as they were made in that revision; None if we cannot read what it keeps."""
     try:
-        was = msgspec.convert(newest.data, Made)
-        spec = msgspec.structs.replace(
-            nodeset.spec,
-            version=msgspec.convert(was.version, SlurmVersion),
-            slurmd=was.slurmd,
-            template=was.template,
-            extra_conf=was.extra_conf,
-        )
+        was = msgspec.convert(revision.data, Made)
+        version = msgspec.convert(was.version, SlurmVersion)
     except msgspec.ValidationError:
-        return nodeset
+        return None
+    spec = msgspec.structs.replace(
+        nodeset.spec, version=version, slurmd=was.slurmd, template=was.template, extra_conf=was.extra_conf
+    )
     return msgspec.structs.replace(nodeset, spec=spec)

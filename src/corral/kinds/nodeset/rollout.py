@@ -60,7 +60,7 @@ def moves(update: Update) -> bool:
 def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Any], bool]) -> tuple[Worker, ...]:
     """Those that the strategy will replace one day; by ordinal."""
     partition = snapshot.object.spec.update.partition
-    return tuple(w for w in live if w.pod is not None and w.ordinal >= partition and is_old(w.pod))
+    return tuple(w for w in live if w.pod is not None and (w.ordinal or 0) >= partition and is_old(w.pod))
 
 
 def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:
@@ -70,10 +70,14 @@ def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:
 
 
 def rollout(
-    snapshot: Snapshot, staying: Sequence[Worker], old: Sequence[Worker], order: Callable[[Worker], Any]
+    snapshot: Snapshot,
+    staying: Sequence[Worker],
+    old: Sequence[Worker],
+    order: Callable[[Worker], Any],
+    replicas: int,
 ) -> Rollout:
-    """`order`: whom it costs least to replace, first."""
-    update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
+    """`order`: whom it costs least to replace, first. `replicas`: how many there are to be."""
+    update = snapshot.object.spec.update
     names = {worker.name for worker in old}
     here = [worker for worker in staying if worker.name in names]
     if not here:

@@ -15,7 +15,7 @@ from corral.kinds.parts import (
     Replicas,
     SlurmVersion,
 )
-from corral.kube.crd import Column, Scale, kind, rule
+from corral.kube.crd import Column, Scale, kind, rule, rules
 from corral.kube.meta import EMPTY, Model, Object
 from corral.kube.values import IntOrString
 
@@ -49,8 +49,22 @@ class Update(Model, frozen=True, kw_only=True):
     history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions are kept.")] = 10
 
 
+@rules(
+    rule(
+        "self.scalingMode != 'DaemonSet' || (self.update.partition == 0 && self.update.maxSurge == 0)",
+        "update.partition and update.maxSurge are of scalingMode StatefulSet: a Kubernetes node has one worker",
+    )
+)
 class NodeSetSpec(Model, frozen=True, kw_only=True):
     controller_ref: Annotated[Ref, rule("self == oldSelf", "a NodeSet stays with its Controller; make another one")]
+    scaling_mode: Annotated[
+        Literal["StatefulSet", "DaemonSet"],
+        Meta(
+            description="StatefulSet: `replicas` workers, by ordinals. DaemonSet: one on each Kubernetes node that "
+            "template.spec fits (nodeSelector, affinity, tolerations); replicas and ordinals have no meaning then. "
+            "Workers of the other mode are replaced as `update` says."
+        ),
+    ] = "StatefulSet"
     replicas: Replicas = 1
     ordinal_padding: Annotated[int, Meta(ge=0, le=9, description="Digits of the ordinal: 3 makes gpu-007.")] = 0
     reserve_ordinals: Annotated[
@@ -83,8 +97,13 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
     ) = None
     suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
 
+    @property
+    def is_per_machine(self) -> bool:
+        return self.scaling_mode == "DaemonSet"
+
 
 class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
+    desired: int = 0
     replicas: int = 0
     ready_replicas: int = 0
     selector: Annotated[str, Meta(max_length=1024)] = ""
@@ -104,7 +123,7 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     categories=CATEGORIES,
     scale=Scale(selector=".status.selector"),
     columns=(
-        Column("Desired", "integer", ".spec.replicas"),
+        Column("Desired", "integer", ".status.desired"),
         Column("Up", "integer", ".status.readyReplicas"),
         Column("Idle", "integer", ".status.idle"),
         Column("Alloc", "integer", ".status.allocated"),

@@ -10,16 +10,17 @@ The user's own words win: fields of `spec.slurmd` and `spec.template` over the p
 from collections.abc import Mapping
 from decimal import Decimal
 
-import msgspec
+from msgspec.structs import replace
 
 from corral.kinds import endpoints, names, versions
 from corral.kinds.controller.spec import Controller
 from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
+from corral.kinds.nodeset.fitting import LASTING, bound_to
 from corral.kinds.nodeset.revision import revision_of, version_step
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kinds.nodeset.workers import CONTAINER
+from corral.kinds.nodeset.workers import CONTAINER, Place
 from corral.kinds.overrides import pod_template
 from corral.kinds.workloads import KEYS, KEYS_FOLDER, mounted, script
 from corral.kube.meta import ObjectMeta
@@ -54,9 +55,23 @@ _LAYOUT = frozenset({"cpus", "procs", "boards", "sockets", "socketsperboard", "c
 _FEATURES = frozenset({"feature", "features"})
 
 
-def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
+def worker_pod(nodeset: NodeSet, controller: Controller, place: Place) -> Pod:
+    pod = _named(nodeset, controller, place.name)
+    if not place.machine:
+        return pod
+    standing = bound_to(pod.spec, place.machine)
+    spec = replace(standing, tolerations=(*standing.tolerations, *LASTING))
+    annotations = {**pod.metadata.annotations, names.MACHINE: place.machine}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations), spec=spec)
+
+
+def pod_of_nobody(nodeset: NodeSet, controller: Controller) -> Pod:
+    """As all workers are, wherever they are: by it Kubernetes nodes are chosen."""
+    return _named(nodeset, controller, names.worker_stem(nodeset.metadata.name))
+
+
+def _named(nodeset: NodeSet, controller: Controller, name: str) -> Pod:
     spec, namespace = nodeset.spec, nodeset.metadata.namespace
-    name = names.worker_name(nodeset.metadata.name, ordinal, padding=spec.ordinal_padding)
     cluster = controller.metadata.name
     version = version_step(nodeset, controller).version
     template = PodTemplateSpec(
@@ -83,7 +98,7 @@ def worker_pod(nodeset: NodeSet, controller: Controller, ordinal: int) -> Pod:
         _with_people(template, controller, nodeset), spec.template, container=CONTAINER, daemon=spec.slurmd
     )
     return Pod(
-        metadata=msgspec.structs.replace(merged.metadata, name=name, namespace=namespace),
+        metadata=replace(merged.metadata, name=name, namespace=namespace),
         spec=_with_node_conf(merged.spec, nodeset),
     )
 
@@ -93,7 +108,7 @@ def _with_people(template: PodTemplateSpec, controller: Controller, nodeset: Nod
     cluster, theirs = controller.metadata.name, nodeset.spec.slurmd
     known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER, theirs=theirs)
     at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
-    return msgspec.structs.replace(template, spec=at_home)
+    return replace(template, spec=at_home)
 
 
 def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
@@ -160,16 +175,16 @@ def _with_node_conf(spec: PodSpec, nodeset: NodeSet) -> PodSpec:
     env = EnvVar(name="SLURM_NODE_CONF", value=node_conf(nodeset, slurmd))
     theirs = tuple(one for one in slurmd.env if one.name != env.name)
     given = next((one for one in slurmd.env if one.name == env.name), env)
-    with_conf = msgspec.structs.replace(slurmd, env=(*theirs, given))
+    with_conf = replace(slurmd, env=(*theirs, given))
     containers = tuple(with_conf if one is slurmd else one for one in spec.containers)
-    return msgspec.structs.replace(spec, containers=containers, volumes=_shm_sized(spec.volumes, slurmd))
+    return replace(spec, containers=containers, volumes=_shm_sized(spec.volumes, slurmd))
 
 
 def _shm_sized(volumes: tuple[Volume, ...], slurmd: Container) -> tuple[Volume, ...]:
     """Half of the worker's memory, as Linux gives by itself; the user's own size stays."""
     size = f"{max(_memory_mb(slurmd) // 2, 64)}Mi"
     return tuple(
-        msgspec.structs.replace(one, empty_dir=msgspec.structs.replace(one.empty_dir, size_limit=size))
+        replace(one, empty_dir=replace(one.empty_dir, size_limit=size))
         if one.name == "shm" and one.empty_dir is not None and one.empty_dir.size_limit is None
         else one
         for one in volumes

@@ -25,7 +25,7 @@ from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import Pod
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.slurm.facts import Observed, View
-from corral.slurm.states import Flag, Standing
+from corral.slurm.states import Base, Flag, Standing
 from corral.slurm.values import Job, Node
 
 SLURM_REACHABLE = "SlurmReachable"  # the condition
@@ -48,9 +48,17 @@ class Facts(Enum):
     DRAINED = "drained"  # no job, and none comes
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a worker is asked for: at an ordinal, or on a Kubernetes node."""
+
+    name: str
+    ordinal: int | None = None
+    machine: str = ""
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     name: str
-    ordinal: int
+    ordinal: int | None  # None: it is called after a Kubernetes node
     pod: Pod | None
     node: Node | None
     jobs: tuple[Job, ...]
@@ -104,6 +112,25 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.has_drain and not self.has_our_drain
 
     @cached_property
+    def revision(self) -> str:
+        """What its pod was made from; empty for one from before there were revisions."""
+        return self.pod.metadata.labels.get(names.REVISION_LABEL, "") if self.pod else ""
+
+    @cached_property
+    def counts_as(self) -> str:
+        """As sinfo sorts them: a drained node is draining to us, a node that is down is down whatever else it is."""
+        if self.node is None:
+            return ""
+        state = self.node.state
+        if state.base is Base.DOWN or state.standing is Standing.DOWN:
+            return "down"
+        if self.has_drain:
+            return "draining"
+        if state.base in (Base.ALLOCATED, Base.MIXED):
+            return "allocated"
+        return "idle" if state.base is Base.IDLE else ""
+
+    @cached_property
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
@@ -131,7 +158,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         pods = {pod.metadata.name: pod for pod in self.pods}
         # A pod's node is its node whatever its features are: slurmctld knows it by that name. Of the others, those by
         # name and feature: a node that only looks like one of ours is somebody else's.
-        orphans = [node.name for node in view.nodes_with(nodeset) if node.name not in pods] if view else []
+        here = view.nodes_with(nodeset) if view else ()
+        orphans = [node.name for node in here if node.name not in pods and _is_ours(node, nodeset)]
         ordinals = _ordinals(nodeset, (*pods, *orphans), before)
         nodes, jobs = (view.nodes, view.jobs_by_node) if view else (EMPTY, EMPTY)
         arrives_since = self._arrives_since
@@ -182,18 +210,26 @@ def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
     return any(at is not None and at <= moment for at in since)
 
 
-def _ordinals(nodeset: str, found: Sequence[str], before: Mapping[str, Worker]) -> list[tuple[str, int]]:
-    """Names that are of workers of this NodeSet, in their order. Most passes find those of the last one."""
+def _is_ours(node: Node, nodeset: str) -> bool:
+    """By its ordinal; or else by its first feature, for NodeSets `a` and `a-b` may both have an `a-b-c`."""
+    if names.worker_ordinal(nodeset, node.name) is not None:
+        return True
+    first, dynamic = node.features[:1] == (nodeset,), Flag.DYNAMIC_NORM in node.state.flags
+    return first and dynamic and names.is_worker_of(nodeset, node.name)
+
+
+def _ordinals(nodeset: str, found: Sequence[str], before: Mapping[str, Worker]) -> list[tuple[str, int | None]]:
+    """Of all workers, in their order. Most passes find those of the last one."""
     if len(found) == len(before) and all(name in before for name in found):
         return [(name, worker.ordinal) for name, worker in before.items()]
-    ours = [(name, ordinal) for name in found if (ordinal := names.worker_ordinal(nodeset, name)) is not None]
-    return sorted(ours, key=lambda one: (one[1], one[0]))
+    ours = [(name, names.worker_ordinal(nodeset, name)) for name in found]
+    return sorted(ours, key=lambda one: (one[1] or 0, one[0]))
 
 
 def _worker(
     before: Worker | None,
     name: str,
-    ordinal: int,
+    ordinal: int | None,
     pod: Pod | None,
     node: Node | None,
     jobs: tuple[Job, ...],

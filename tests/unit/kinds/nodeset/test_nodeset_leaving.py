@@ -13,7 +13,7 @@ from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, m
 BUSY = "MIXED"
 
 
-def in_order(*given: AWorker) -> list[int]:
+def in_order(*given: AWorker) -> list[int | None]:
     known = a_snapshot(*given, replicas=0).workers
     return [surplus(known, replicas)[-1].ordinal for replicas in range(len(known) - 1, -1, -1)]
 

@@ -7,13 +7,16 @@ from corral.kinds import names
 from corral.kinds.controller.spec import ControllerSpec
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.workers import Place
 from corral.kinds.parts import PodTemplate
 from corral.kube.models.core_v1 import Pod
 from tests.unit.kinds.nodeset.builders import a_controller, a_nodeset
 
 
 def pod_of(nodeset: NodeSet, ordinal: int = 0) -> Pod:
-    return worker_pod(nodeset, a_controller(), ordinal)
+    name = names.worker_name(nodeset.metadata.name, ordinal, padding=nodeset.spec.ordinal_padding)
+    place = Place(name=name, ordinal=ordinal)
+    return worker_pod(nodeset, a_controller(), place)
 
 
 def env(pod: Pod) -> dict[str, str]:
@@ -57,7 +60,7 @@ def test_the_users_words_about_the_node_win_and_their_features_are_added() -> No
 
 def test_a_worker_has_privileges_only_where_it_is_to_confine_jobs() -> None:
     clusters = (replace(a_controller(), spec=ControllerSpec(confine_jobs=confined)) for confined in (False, True))
-    plain, confining = (worker_pod(a_nodeset(), cluster, 0) for cluster in clusters)
+    plain, confining = (worker_pod(a_nodeset(), cluster, Place(name="gpu-0", ordinal=0)) for cluster in clusters)
     contexts = [pod.spec.containers[0].security_context for pod in (plain, confining)]
     assert [context.privileged for context in contexts if context] == [None, True]
     assert [env(pod).get("SLURM_CONFINE_JOBS") for pod in (plain, confining)] == [None, "yes"]

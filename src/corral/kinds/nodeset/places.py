@@ -1,0 +1,104 @@
+"""Who is to be there: a worker an ordinal (scalingMode StatefulSet), or one a Kubernetes node (DaemonSet). Pure.
+
+A Kubernetes node that the pod no longer fits loses its worker as in every scale-in. One that is merely cordoned, not
+ready or tainted gets no new worker; what becomes of the one that it has, `machine` says.
+
+Workers of the other mode are outdated: they are replaced as `rollout` says, and since no place is theirs they are not
+made again. New ones are made at once, wherever there is room.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from corral.engine import Wait
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.fitting import matches, takes
+from corral.kinds.nodeset.leaving import surplus, wanted_ordinals, without
+from corral.kinds.nodeset.rollout import surge
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.worker import pod_of_nobody
+from corral.kinds.nodeset.workers import Place, Snapshot, Worker
+from corral.kinds.overrides import BadOverride
+from corral.kube.models.core_v1 import Node, Pod
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """`count`: how many there are to be, without those that a rollout has more for a while."""
+
+    count: int
+    places: tuple[Place, ...]
+    leaving: tuple[Worker, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+def asked_for(snapshot: Snapshot, controller: Controller, known: Sequence[Worker], old: Sequence[Worker] = ()) -> Asked:
+    """`old`: those that a rollout is to replace. Raises BadOverride, BadUpdate."""
+    live = [worker for worker in known if worker.is_live]
+    ours = [worker for worker in live if not is_of_other_mode(snapshot.object, worker.pod)]
+    if snapshot.object.spec.is_per_machine:
+        return _by_machine(snapshot, controller, ours)
+    return _by_ordinal(snapshot.object, ours, surge(snapshot, without(old, without(live, ours))))
+
+
+def is_of_other_mode(nodeset: NodeSet, pod: Pod | None) -> bool:
+    return pod is not None and bool(machine_of(pod)) != nodeset.spec.is_per_machine
+
+
+def machine_of(pod: Pod) -> str:
+    """The Kubernetes node that it stands for, in scalingMode DaemonSet."""
+    return pod.metadata.annotations.get(names.MACHINE, "")
+
+
+def loses_some(nodeset: NodeSet, controller: Controller, pods: Iterable[Pod], machines: Mapping[str, Node]) -> bool:
+    """Whether there are workers that no place is for."""
+    here = tuple(pods)
+    if any(is_of_other_mode(nodeset, pod) for pod in here):
+        return True
+    if not nodeset.spec.is_per_machine:
+        return len(here) > nodeset.spec.replicas
+    try:
+        spec = pod_of_nobody(nodeset, controller).spec
+    except BadOverride:
+        return False
+    below = (machines.get(machine_of(pod)) for pod in here)
+    return any(machine is None or not matches(spec, machine) for machine in below)
+
+
+def _by_ordinal(nodeset: NodeSet, live: Sequence[Worker], more: int) -> Asked:
+    spec, name = nodeset.spec, nodeset.metadata.name
+    leaving = surplus(live, spec.replicas + more, spec.reserve_ordinals)
+    staying = {worker.ordinal: worker.name for worker in without(live, leaving) if worker.ordinal is not None}
+    wanted = wanted_ordinals(staying, spec.replicas + more, spec.reserve_ordinals)
+    places = (
+        Place(
+            name=staying.get(ordinal) or names.worker_name(name, ordinal, padding=spec.ordinal_padding),
+            ordinal=ordinal,
+        )
+        for ordinal in sorted(wanted)
+    )
+    return Asked(count=spec.replicas, places=tuple(places), leaving=leaving)
+
+
+def _by_machine(snapshot: Snapshot, controller: Controller, live: Sequence[Worker]) -> Asked:
+    nodeset = snapshot.object
+    spec = pod_of_nobody(nodeset, controller).spec
+    here = {machine_of(worker.pod): worker for worker in live if worker.pod is not None}
+    fit = {name: machine for name, machine in sorted(snapshot.machines.items()) if matches(spec, machine)}
+    wanted = [name for name, machine in fit.items() if name in here or takes(spec, machine)]
+    places = {names.worker_on(nodeset.metadata.name, name): name for name in reversed(wanted)}
+    hidden = sorted(set(wanted) - set(places.values()))
+    return Asked(
+        count=len(places),
+        places=tuple(Place(name=place, machine=places[place]) for place in sorted(places)),
+        leaving=tuple(worker for name, worker in here.items() if name not in fit),
+        waits=tuple(_hidden(hidden)),
+    )
+
+
+def _hidden(machines: Iterable[str]) -> Iterable[Wait]:
+    """`a.b` and `a-b` would have one worker between them."""
+    for name in machines:
+        message = f"Kubernetes node {name} gets no worker: another node's worker has the name that it would have"
+        yield Wait(reason="NameTaken", message=message, stalled=True)

@@ -1,0 +1,93 @@
+"""Taking back what a NodeSet's workers are made from: which revision, and what of the spec changes. Pure.
+
+The workers go back as in every rollout, drained and a few at a time; this only changes what is asked for.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.revision import Made, as_of, revision_of, version_step
+from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec
+from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.values import Json
+
+NUMBERED = "revision"
+
+
+class NoSuchRevision(Exception):
+    """There is nothing to go back to; the message says what there is."""
+
+
+class Rollback(msgspec.Struct, frozen=True, kw_only=True):
+    """`patch`: of the NodeSet, as a JSON patch; empty when its workers are already asked for like that."""
+
+    number: int
+    revision: str
+    patch: tuple[dict[str, Json], ...]
+
+
+def rollback(nodeset: NodeSet, controller: Controller, known: Sequence[ControllerRevision], to: str = "") -> Rollback:
+    """`to`: a revision's number, its digest or its name; empty: the newest that is not the present one."""
+    present = revision_of(nodeset, controller)
+    chosen = _named(nodeset, known, to) if to else _newest(nodeset, known, present)
+    was = as_of(nodeset, chosen)
+    if was is None:
+        raise NoSuchRevision(f"revision {chosen.revision} ({chosen.metadata.name}) cannot be read by this version")
+    digest = chosen.metadata.labels.get(names.REVISION_LABEL, chosen.metadata.name)
+    return Rollback(
+        number=chosen.revision,
+        revision=digest,
+        patch=() if digest == present else _patch(nodeset.spec, _unpinned(was, nodeset, controller).spec),
+    )
+
+
+def _newest(nodeset: NodeSet, known: Sequence[ControllerRevision], present: str) -> ControllerRevision:
+    name = names.revision_name(nodeset.metadata.name, present)
+    older = [one for one in known if one.metadata.name != name]
+    if not older:
+        raise NoSuchRevision("its workers were never made from anything else: there is nothing to go back to")
+    return max(older, key=lambda one: (one.revision, one.metadata.name))
+
+
+def _named(nodeset: NodeSet, known: Sequence[ControllerRevision], to: str) -> ControllerRevision:
+    names_of = {
+        one.metadata.name: {
+            str(one.revision),
+            one.metadata.name,
+            one.metadata.labels.get(names.REVISION_LABEL, one.metadata.name),
+        }
+        for one in known
+    }
+    found = [one for one in known if to in names_of[one.metadata.name]]
+    if not found:
+        there = ", ".join(str(one.revision) for one in sorted(known, key=lambda one: one.revision)) or "none"
+        raise NoSuchRevision(f"there is no revision {to} of {nodeset.metadata.name}; there are: {there}")
+    return found[0]
+
+
+def _unpinned(was: NodeSet, nodeset: NodeSet, controller: Controller) -> NodeSet:
+    """A version that is the Controller's anyway is left to it, as it was before."""
+    free = msgspec.structs.replace(was.spec, version=None)
+    left = version_step(msgspec.structs.replace(nodeset, spec=free), controller).version
+    return msgspec.structs.replace(was, spec=free) if left == was.spec.version else was
+
+
+def _patch(present: NodeSetSpec, wanted: NodeSetSpec) -> tuple[dict[str, Json], ...]:
+    changed = [
+        one.name for one in msgspec.structs.fields(Made) if getattr(present, one.name) != getattr(wanted, one.name)
+    ]
+    content: dict[str, Json] = msgspec.to_builtins(wanted)
+    spelt = dict(zip((one.name for one in msgspec.structs.fields(wanted)), msgspec.structs.fields(wanted), strict=True))
+    steps: list[dict[str, Json]] = []
+    for name in changed:
+        path, key = f"/spec/{spelt[name].encode_name}", spelt[name].encode_name
+        if getattr(wanted, name) is None:
+            steps.append({"op": "remove", "path": path})
+        else:
+            steps.append(
+                {"op": "add", "path": path, "value": content.get(key, msgspec.to_builtins(getattr(wanted, name)))}
+            )
+    return tuple(steps)
