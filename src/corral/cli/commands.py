@@ -21,6 +21,7 @@ ASKING = (
     "report",
     "drain",
     "undrain",
+    "rollback",
     "vm",
     "import",
 )

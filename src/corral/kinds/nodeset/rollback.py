@@ -14,8 +14,6 @@ from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.values import Json
 
-NUMBERED = "revision"
-
 
 class NoSuchRevision(Exception):
     """There is nothing to go back to; the message says what there is."""
@@ -53,19 +51,11 @@ def _newest(nodeset: NodeSet, known: Sequence[ControllerRevision], present: str)
 
 
 def _named(nodeset: NodeSet, known: Sequence[ControllerRevision], to: str) -> ControllerRevision:
-    names_of = {
-        one.metadata.name: {
-            str(one.revision),
-            one.metadata.name,
-            one.metadata.labels.get(names.REVISION_LABEL, one.metadata.name),
-        }
-        for one in known
-    }
-    found = [one for one in known if to in names_of[one.metadata.name]]
-    if not found:
-        there = ", ".join(str(one.revision) for one in sorted(known, key=lambda one: one.revision)) or "none"
-        raise NoSuchRevision(f"there is no revision {to} of {nodeset.metadata.name}; there are: {there}")
-    return found[0]
+    for one in known:
+        if to in (str(one.revision), one.metadata.name, one.metadata.labels.get(names.REVISION_LABEL)):
+            return one
+    there = ", ".join(str(number) for number in sorted(one.revision for one in known)) or "none"
+    raise NoSuchRevision(f"there is no revision {to} of {nodeset.metadata.name}; there are: {there}")
 
 
 def _unpinned(was: NodeSet, nodeset: NodeSet, controller: Controller) -> NodeSet:
@@ -76,18 +66,12 @@ def _unpinned(was: NodeSet, nodeset: NodeSet, controller: Controller) -> NodeSet
 
 
 def _patch(present: NodeSetSpec, wanted: NodeSetSpec) -> tuple[dict[str, Json], ...]:
-    changed = [
-        one.name for one in msgspec.structs.fields(Made) if getattr(present, one.name) != getattr(wanted, one.name)
-    ]
-    content: dict[str, Json] = msgspec.to_builtins(wanted)
-    spelt = dict(zip((one.name for one in msgspec.structs.fields(wanted)), msgspec.structs.fields(wanted), strict=True))
-    steps: list[dict[str, Json]] = []
-    for name in changed:
-        path, key = f"/spec/{spelt[name].encode_name}", spelt[name].encode_name
-        if getattr(wanted, name) is None:
-            steps.append({"op": "remove", "path": path})
-        else:
-            steps.append(
-                {"op": "add", "path": path, "value": content.get(key, msgspec.to_builtins(getattr(wanted, name)))}
-            )
-    return tuple(steps)
+    fields = msgspec.structs.fields(Made)
+    changed = [one.encode_name for one in fields if getattr(present, one.name) != getattr(wanted, one.name)]
+    after = msgspec.to_builtins(wanted)
+    return tuple(
+        {"op": "add", "path": f"/spec/{name}", "value": after[name]}
+        if name in after
+        else {"op": "remove", "path": f"/spec/{name}"}
+        for name in changed
+    )
