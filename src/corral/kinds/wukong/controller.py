@@ -4,10 +4,10 @@ KubeVirt, CDI and Multus are optional: a cluster without one of them is told so 
 other kind of ours. When its definition appears, every Wukong is looked at again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, is_controlled_by
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
@@ -37,7 +37,7 @@ class WukongReconciler:
         wukong = read.get(Wukong, key.name, key.namespace)
         if wukong is None:
             return None
-        machine = names.machine_name(key.name)
+        machine, attachments = names.machine_name(key.name), _attachments(wukong, read)
         secrets = (read.get(Secret, name, key.namespace) for name in sorted(secrets_needed(wukong)))
         return Snapshot(
             object=wukong,
@@ -45,7 +45,8 @@ class WukongReconciler:
             absent=frozenset(kind for kind in OPTIONAL if not read.serves(kind)),
             machine=read.get(VirtualMachine, machine, key.namespace),
             instance=read.get(VirtualMachineInstance, machine, key.namespace),
-            attachments=_attachments(wukong, read),
+            attachments=attachments,
+            sharers=_sharers(wukong, attachments, read),
             data_volumes=_of_disks(DataVolume, wukong, read),
             claims=_of_disks(PersistentVolumeClaim, wukong, read),
             classes=read.list(StorageClass),
@@ -73,6 +74,19 @@ def _attachments(wukong: Wukong, read: Reader) -> tuple[NetworkAttachmentDefinit
         if found is not None:
             own[name] = found
     return tuple(own[name] for name in sorted(own))
+
+
+def _sharers(
+    wukong: Wukong, attachments: Iterable[NetworkAttachmentDefinition], read: Reader
+) -> Mapping[str, tuple[Wukong, ...]]:
+    found: dict[str, tuple[Wukong, ...]] = {}
+    for name in (a.metadata.name for a in attachments if is_controlled_by(a, wukong)):
+        named = read.by_index(Wukong, BY_NETWORK, (wukong.metadata.namespace, name))
+        others = tuple(
+            w for w in named if w.metadata.name != wukong.metadata.name and w.metadata.deletion_timestamp is None
+        )
+        found |= {name: others} if others else {}
+    return found
 
 
 def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:

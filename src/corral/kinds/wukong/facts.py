@@ -19,7 +19,7 @@ from corral.kinds.wukong.restore import Restoring, is_restored, restoring
 from corral.kinds.wukong.spec import Phase, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
-from corral.kube.meta import Object
+from corral.kube.meta import EMPTY, Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 from corral.kube.models.storage_v1 import StorageClass
 
@@ -57,6 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     machine: VirtualMachine | None = None
     instance: VirtualMachineInstance | None = None
     attachments: tuple[NetworkAttachmentDefinition, ...] = ()  # ours, and those that are named
+    sharers: Mapping[str, tuple[Wukong, ...]] = EMPTY  # attachment of ours -> others that name it
     data_volumes: tuple[DataVolume, ...] = ()  # with our label, or with the name of a disk
     claims: tuple[PersistentVolumeClaim, ...] = ()
     classes: tuple[StorageClass, ...] = ()

@@ -24,7 +24,6 @@ from corral.engine import (
     RemoveFinalizer,
     Wait,
     children,
-    is_controlled_by,
     target,
 )
 from corral.engine.actions import EventType
@@ -32,7 +31,7 @@ from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
-from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.attachments import let_go, networks, owned
 from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
 from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
 from corral.kinds.wukong.facts import (
@@ -44,7 +43,6 @@ from corral.kinds.wukong.facts import (
     phase_of,
 )
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
-from corral.kinds.wukong.networks import attachment_of, own_attachments
 from corral.kinds.wukong.restore import Stage, machine_restore
 from corral.kinds.wukong.schedule import scheduled
 from corral.kinds.wukong.service import service_of
@@ -61,7 +59,7 @@ def plan(snapshot: Snapshot) -> Plan:
     if wukong.metadata.deletion_timestamp is not None:
         return _farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
-    whole = _absent(snapshot) + _not_yet(snapshot) + _networks(snapshot) + _guest(snapshot) + _restored(snapshot)
+    whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + _guest(snapshot) + _restored(snapshot)
     whole += _service(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
@@ -79,29 +77,6 @@ def _lacks(kind: type[Object]) -> Wait:
     project, name = PROJECTS[kind], kind.resource.plural_and_group
     message = f"this cluster does not have {name}: install {project}; the work goes on by itself then"
     return Wait(reason=f"{project}Missing", message=message, stalled=True)
-
-
-def _networks(snapshot: Snapshot) -> Plan:
-    wukong = snapshot.object
-    if NetworkAttachmentDefinition in snapshot.absent:
-        return NOTHING
-    desired = tuple(own_attachments(wukong))
-    asked = {attachment.metadata.name for attachment in desired}
-    # One that the machine still has is not deleted under it.
-    seen = [
-        a for a in snapshot.attachments if a.metadata.name in asked or a.metadata.name not in snapshot.networks_in_use
-    ]
-    own = [a for a in seen if a.metadata.name in asked or is_controlled_by(a, wukong)]
-    named = [network for network in missing_networks(snapshot) if network.nad_name is not None]
-    waits = tuple(
-        Wait(
-            reason="NetworkMissing",
-            message=f"network {network.name}: waiting for NetworkAttachmentDefinition "
-            f"{wukong.metadata.namespace}/{attachment_of(wukong, network)}",
-        )
-        for network in named
-    )
-    return children(wukong, desired, own) + Plan(waits=waits)
 
 
 def _guest(snapshot: Snapshot) -> Plan:
@@ -333,11 +308,13 @@ def _farewell(snapshot: Snapshot) -> Plan:
         ([snapshot.machine] if snapshot.machine and machine_is_ours(snapshot) else [], "the virtual machine is to end"),
         ([snapshot.instance] if snapshot.instance and _is_own_instance(snapshot) else [], ""),
         (_disks_to_delete(snapshot), "the disk is not to be kept"),
-        ([a for a in snapshot.attachments if is_controlled_by(a, wukong)], "no machine uses the network any more"),
     )
     for there, why in stages:
         if there:
             return _ended(there, why)
+    if left := owned(snapshot):
+        actions = let_go(snapshot, left, reason="WukongDeleted", message="no machine uses the network any more")
+        return Plan(actions=tuple(actions), waits=_gone(left))
     gone = "its machine, disks and networks are gone"
     kept = [obj.metadata.name for obj in _own_disk_objects(snapshot) if is_kept(obj)]
     message = f"{gone}; kept: {', '.join(kept)}" if kept else gone
@@ -363,8 +340,11 @@ def _ended(there: Iterable[Object], why: str) -> Plan:
         for obj in there
         if why and obj.metadata.deletion_timestamp is None
     )
-    waits = tuple(Wait(reason="Deleting", message=_holding_text(obj), on=ref(obj)) for obj in there)
-    return Plan(actions=actions, waits=waits)
+    return Plan(actions=actions, waits=_gone(there))
+
+
+def _gone(there: Iterable[Object]) -> tuple[Wait, ...]:
+    return tuple(Wait(reason="Deleting", message=_holding_text(obj), on=ref(obj)) for obj in there)
 
 
 def _holding_text(obj: Object) -> str:

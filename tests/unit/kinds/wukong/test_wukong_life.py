@@ -325,6 +325,39 @@ async def test_a_network_that_is_named_is_waited_for_and_never_deleted() -> None
     assert world.names(NetworkAttachmentDefinition) == ["shared"]
 
 
+async def test_a_network_that_others_name_too_goes_to_them_and_with_the_last_of_them() -> None:
+    world = World()
+    shared = LARGE.replace("bridgeName: br0, vlanId: 42", "nadName: vm-lan-nad")
+    await world.make(a_wukong(LARGE), a_wukong(shared, "second"), a_wukong(shared, "third"))
+    before = world.server.get(NetworkAttachmentDefinition, "vm-lan-nad", NAMESPACE)
+    assert before is not None
+
+    owners = []
+    for leaves in ("vm", "second"):
+        await world.delete(Wukong, leaves)
+        await world.settled()
+        found = world.server.get(NetworkAttachmentDefinition, "vm-lan-nad", NAMESPACE)
+        assert found is not None
+        assert (found["metadata"]["uid"], found["spec"]) == (before["metadata"]["uid"], before["spec"])
+        owners += [owner["name"] for owner in found["metadata"]["ownerReferences"]]
+    assert owners == ["second", "third"]
+    assert (await world.wukong("third")).status.phase == "Running"
+
+    await world.delete(Wukong, "third")
+    await world.settled()
+    assert world.names(NetworkAttachmentDefinition) == []
+
+
+async def test_a_network_that_its_wukong_no_longer_has_stays_with_those_that_do() -> None:
+    world = World()
+    shared = LARGE.replace("bridgeName: br0, vlanId: 42", "nadName: vm-lan-nad")
+    await world.make(a_wukong(LARGE), a_wukong(shared, "second"))
+    await world.change({"networks": []})
+    assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
+    await world.change({"networks": []}, "second")
+    assert world.names(NetworkAttachmentDefinition) == []
+
+
 async def test_a_network_taken_out_of_the_spec_is_unplugged_first_and_then_goes() -> None:
     world = World()
     await world.make(a_wukong(LARGE))
