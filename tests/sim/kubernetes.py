@@ -24,6 +24,7 @@ TICK_S = 0.5
 NOT_READY_AFTER_S = 40.0  # the node controller's patience
 PODS_GONE_AFTER_S = 300.0  # the default toleration of unreachable nodes
 GRACE_S_MAX = 20.0
+UNREACHABLE = "node.kubernetes.io/unreachable"
 BAD_IMAGE = "bad"  # an image of this tag cannot be pulled
 
 Json = dict[str, Any]
@@ -186,7 +187,8 @@ class Kubernetes:
             self._server.remove(Pod, meta["name"], meta["namespace"], grace_s=0)
             return
         if not machine.alive:
-            if now_s - machine.died_s > PODS_GONE_AFTER_S and "deletionTimestamp" not in meta:
+            waits = any(one["key"] == UNREACHABLE for one in pod["spec"].get("tolerations", ()))
+            if now_s - machine.died_s > PODS_GONE_AFTER_S and "deletionTimestamp" not in meta and not waits:
                 self._server.remove(Pod, meta["name"], meta["namespace"])
             return
         process = self.processes.setdefault(meta["uid"], Process(due_s=now_s + self._chance.uniform(0.2, 3.0)))
@@ -209,9 +211,8 @@ class Kubernetes:
             for name, machine in sorted(self.machines.items())
             if machine.ready and not (self._server.get(Node, name) or {"spec": {}})["spec"].get("unschedulable")
         ]
-        pinned = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname")
-        if pinned is not None:
-            open_to = [name for name in open_to if name == pinned]
+        if bound := bound_to(pod):
+            open_to = [name for name in open_to if name in bound]
         if open_to:
             self._server.bind(pod, self._chance.choice(open_to))
 
@@ -287,6 +288,15 @@ class Kubernetes:
         conditions = [*others, {"type": "Ready", "status": "True" if ready else "False"}]
         status = {"phase": phase, "conditions": conditions, "containerStatuses": [slurmd]}
         self._server.edit(Pod, meta["name"], meta["namespace"], merge={"status": status}, subresource="status")
+
+
+def bound_to(pod: Json) -> list[str]:
+    """The nodes that it asks for by name; none: it takes any."""
+    named = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname")
+    of_nodes = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    fields = [one for term in required.get("nodeSelectorTerms", ()) for one in term.get("matchFields", ())]
+    return [*([named] if named else []), *(name for one in fields for name in one["values"])]
 
 
 def is_ready(pod: Json) -> bool:

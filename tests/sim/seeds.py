@@ -21,7 +21,7 @@ from corral.testing.apiserver import NONE, ROUGH
 from tests.sim.kubernetes import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import TROUBLES, Trouble
-from tests.sim.world import SETS, World
+from tests.sim.world import SETS, World, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
 PAUSES_S_MAX = (0.5, 3.0, 8.0)
@@ -105,7 +105,7 @@ def check_end(world: World) -> None:
     for name in SETS:
         nodeset = world.nodeset(name)
         pods = world.pods(name)
-        wanted = nodeset["spec"]["replicas"] if nodeset else 0
+        wanted = wanted_of(nodeset, world) if nodeset else 0
         here = {pod["metadata"]["name"] for pod in pods}
         assert len(here - foreign) <= wanted <= len(here | foreign), (
             f"{name}: {wanted} are wanted, and {sorted(here)} are here"
@@ -113,10 +113,15 @@ def check_end(world: World) -> None:
         assert all(is_ready(pod) for pod in pods), f"{name}: not all are ready"
         old = [pod["metadata"]["name"] for pod in pods if nodeset and revision_of(pod) != nodeset["status"]["revision"]]
         assert set(old) <= foreign, f"{name}: {old} are outdated"
-        known = {node for node in records if node.rpartition("-")[0] == name}
+        known = {node for node in records if set_of(node) == name}
         assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
     ours = [name for name, record in records.items() if record.drain and name not in foreign]
     assert not ours, f"drains of ours are left: {ours}"
+
+
+def wanted_of(nodeset: Json, world: World) -> int:
+    per_machine = nodeset["spec"].get("scalingMode") == "DaemonSet"
+    return len(world.kubernetes.machines) if per_machine else int(nodeset["spec"]["replicas"])
 
 
 def revision_of(pod: Json) -> str:

@@ -88,6 +88,12 @@ def change_update(world: World, luck: Random) -> None:
     world.change(luck.choice(SETS), update=update)
 
 
+def switch_mode(world: World, luck: Random) -> None:
+    """From ordinals to one worker a machine, or back."""
+    mode = luck.choice(("DaemonSet", "StatefulSet"))
+    world.change(luck.choice(SETS), scalingMode=mode, update={"maxSurge": 0, "partition": 0})
+
+
 def admin_drains(world: World, luck: Random) -> None:
     if world.slurm.up and world.slurm.nodes:
         node = luck.choice(sorted(world.slurm.nodes))
@@ -257,6 +263,7 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (kubectl_drain, 3),
     (roll, 6),
     (change_update, 4),
+    (switch_mode, 3),
     (crash_container, 3),
     (fail_pod, 2),
 )

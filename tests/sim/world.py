@@ -171,7 +171,7 @@ class World:
 
     def pods(self, name: str = "") -> list[Json]:
         found = self.server.all_of(Pod)
-        return [pod for pod in found if not name or pod["metadata"]["name"].rpartition("-")[0] == name]
+        return [pod for pod in found if not name or set_of(pod["metadata"]["name"]) == name]
 
     def names(self, name: str = "") -> list[str]:
         return [pod["metadata"]["name"] for pod in self.pods(name)]
@@ -234,8 +234,7 @@ class World:
             return
         looked_s = self.rest.looked.get((client, node), -1.0)
         age_s = self.server.now_s() - record.reason_s
-        nodeset = node.rpartition("-")[0]
-        was_deleted = nodeset in self.deleted_sets
+        was_deleted = set_of(node) in self.deleted_sets
         if (verb == "Forget" and age_s > SEEN_AGAIN_WITHIN_S and not was_deleted) or (
             verb != "Forget" and record.reason_s < looked_s
         ):
@@ -309,6 +308,11 @@ class World:
         key = Key(NAMESPACE, name)
         found = await plan_object(client, self.build("onlooker"), key, now=self.server.now())
         return summary_lines(found.plan)
+
+
+def set_of(worker: str) -> str:
+    """The NodeSet of `gpu-0`, and of `gpu-machine-0`."""
+    return worker.partition("-")[0]
 
 
 def a_cluster() -> tuple[Json, ...]:
