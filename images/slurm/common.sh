@@ -5,6 +5,7 @@ installed=/etc/slurm      # what the daemon reads
 state=/var/spool/slurmctld # a volume; who may write to its own folder is not ours to say
 saved=$state/saved         # StateSaveLocation
 good=$state/.corral/good       # the last configuration that slurmctld ran with; outlives the pod
+fatals=/run/slurmctld/fatal # lines of slurmctld's log that were the last words of one
 applied=$state/.corral/applied # its digest, and since when slurmctld has had it
 
 say() { echo "corral: $*" >&2; }
@@ -26,6 +27,16 @@ key_digests() {
         sleep 0.1
     done
     printf '%s\n' "$sums" | sed 's/^\(.\{16\}\)[^ ]* [ *]\(.*\)/"\2":"\1"/' | paste -s -d , -
+}
+
+# What the last slurmctld that ended said why, if that came after the first $1 lines of last words; waits a second for it.
+last_words() {
+    for _try in 1 2 3 4 5 6 7 8 9 10; do
+        words=$(tail -n "+$(($1 + 1))" "$fatals" | tail -n 1 | sed 's/^\[[^]]*\] //')
+        [ -z "$words" ] || break
+        sleep 0.1
+    done
+    printf '%s' "$words"
 }
 
 # As Slurm writes times: they compare as text.

@@ -117,3 +117,8 @@ def cgroup_v2() -> str:
 def test_a_writable_cgroup_v2_does(shell: Shell) -> None:
     assert shell('cgroup_trouble "$1"', cgroup_v2()) == ""
     assert not (Path(cgroup_v2()) / "corral-trial").exists()
+
+
+def test_of_last_words_only_the_newest_that_came_since_count(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "fatal").write_text("[10:00] fatal: of before\n[11:00] fatal: a\n[11:00] fatal: open /nowhere: no\n")
+    assert shell(f"fatals={tmp_path}/fatal; last_words 1") == "fatal: open /nowhere: no"
