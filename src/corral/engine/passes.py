@@ -31,7 +31,7 @@ from corral.engine.logs import begin_pass, described, logger
 from corral.engine.metrics import Metrics
 from corral.engine.plan import NOTHING
 from corral.engine.queue import TIMER_S_MIN, Lane, QueueClosed, Taken, WorkQueue
-from corral.engine.reader import StoreReader, index_functions
+from corral.engine.reader import LastingReader, StoreReader, index_functions
 from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
 from corral.engine.send import send
 from corral.engine.status import is_detail, is_work, status_differs
@@ -74,6 +74,7 @@ class Passes:
         self._progress = Progress(stuck_after_s=controller.stuck_after_s)
         self._stores: dict[type[Object], Store[Any]] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
+        self._mapping = LastingReader(controller, self._stores, clock.wall, is_absent=self._is_absent)
         self._busy: dict[Key, int] = {}
         self._status_unknown: set[Key] = set()
         self._told_s: dict[Key, float] = {}
@@ -111,8 +112,7 @@ class Passes:
         if cause is Cause.WATCH and not watch.when(old, new):
             return
         lane = _lane(change, cause, is_own=watch.kind is self.controller.kind)
-        read = self._reader()
-        keys = {key: None for obj in (old, new) if obj is not None for key in watch.to(obj, read)}
+        keys = {key: None for obj in (old, new) if obj is not None for key in watch.to(obj, self._mapping)}
         for key in keys:
             self.queue.add(key, lane=lane, reason=reason)
 

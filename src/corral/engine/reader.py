@@ -62,7 +62,7 @@ class StoreReader:
 
     def by_index(self, kind: type[T], index: str, value: Hashable) -> tuple[T, ...]:
         try:
-            return in_order(self._store(kind).by_index(f"{self._controller.name}/{index}", value))
+            return self._store(kind).by_index(f"{self._controller.name}/{index}", value)
         except KeyError:
             raise Undeclared(
                 f"{self._controller.name} has no index {index!r} of {kind.resource.kind}: declare it with "
@@ -70,8 +70,7 @@ class StoreReader:
             ) from None
 
     def owned(self, kind: type[T], owner: Object) -> tuple[T, ...]:
-        uid = owner.metadata.uid
-        return in_order(child for child in self._store(kind).owned_by(uid) if is_controlled_by(child, owner))
+        return self._store(kind).owned_by(owner.metadata.uid)
 
     def serves(self, kind: type[Object]) -> bool:
         self._store(kind)
@@ -85,6 +84,25 @@ class StoreReader:
                 f".owns({kind.__name__}) or .watches({kind.__name__}, to=...)"
             )
         return cast("Store[T]", store)
+
+
+class LastingReader(StoreReader):
+    """One for all events of a controller: making a reader, and looking at the clock, would cost more than mapping."""
+
+    def __init__(
+        self,
+        controller: AnyController,
+        stores: Stores,
+        wall: Callable[[], datetime],
+        *,
+        is_absent: Callable[[type[Object]], bool],
+    ) -> None:
+        super().__init__(controller, stores, wall(), is_absent=is_absent)
+        self._wall = wall
+
+    @property
+    def now(self) -> datetime:
+        return self._wall()
 
 
 class OverlayReader:
