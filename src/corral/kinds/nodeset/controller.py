@@ -1,6 +1,6 @@
 """NodeSet's controller: what is watched, how it is observed, whom it asks about Slurm."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -11,17 +11,14 @@ from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
 from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
 from corral.kinds.nodeset.farewell import FINALIZER
-from corral.kinds.nodeset.machine import is_to_be_emptied, says_else
-from corral.kinds.nodeset.places import loses_some
+from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
-from corral.kinds.nodeset.revision import any_outdated, revision_of, version_step
-from corral.kinds.nodeset.rollout import moves
+from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
-from corral.kinds.nodeset.workers import Snapshot, Worker
+from corral.kinds.nodeset.workers import Before, Snapshot
 from corral.kinds.restapi.spec import RestApi
-from corral.kube.meta import EMPTY
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
@@ -37,7 +34,8 @@ class NodeSetReconciler:
     def __init__(self, slurm: SlurmClusters) -> None:
         self._slurm = slurm
         self._nodesets: dict[str, set[Key]] = {}  # by cluster: whom a change of Slurm's facts concerns
-        self._before: dict[Key, Mapping[str, Worker]] = {}  # what the last pass made of what it was told
+        self._before: dict[Key, Before] = {}
+        self._rosters: dict[Key, Roster] = {}
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         nodeset = read.get(NodeSet, key.name, key.namespace)
@@ -45,27 +43,35 @@ class NodeSetReconciler:
             for keys in self._nodesets.values():
                 keys.discard(key)
             self._before.pop(key, None)
+            self._rosters.pop(key, None)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
         self._nodesets.setdefault(cluster, set()).add(key)
-        pods = read.owned(Pod, nodeset)
-        machines = machines_of(nodeset, pods, read)
+        roster = self._roster(key, read.owned(Pod, nodeset))
+        machines = machines_of(nodeset, roster, read)
         address = slurm_address(controller, read) if controller else None
         snapshot = Snapshot(
             object=nodeset,
             now=read.now,
             cluster=cluster,
             controller=controller,
-            pods=pods,
+            pods=roster.pods,
             revisions=read.owned(ControllerRevision, nodeset),
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
-            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, pods, machines)),
-            before=self._before.get(key, EMPTY),
+            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, roster, machines)),
+            before=self._before.get(key),
         )
-        self._before[key] = {worker.name: worker for worker in snapshot.workers}
+        self._before[key] = snapshot.remembered()
         return snapshot
+
+    def _roster(self, key: Key, pods: tuple[Pod, ...]) -> Roster:
+        """A cache gives the very same tuple while no pod has changed."""
+        known = self._rosters.get(key)
+        if known is None or known.pods is not pods:
+            known = self._rosters[key] = Roster(pods)
+        return known
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
@@ -94,29 +100,11 @@ class NodeSetReconciler:
             await self._slurm.close()
 
 
-def some_leave(
-    nodeset: NodeSet, controller: SlurmController | None, pods: Iterable[Pod], machines: Mapping[str, Node]
-) -> bool:
-    """Whether a worker is to go, for which the last look is not good enough."""
-    here = tuple(pods)
-    if nodeset.metadata.deletion_timestamp is not None:
-        return True
-    on = {pod.spec.node_name for pod in here}
-    if any(is_to_be_emptied(machine) for name, machine in machines.items() if name in on):
-        return True
-    if controller is not None and loses_some(nodeset, controller, here, machines):
-        return True
-    if controller is None or not moves(nodeset.spec.update):
-        return False
-    revision, version = revision_of(nodeset, controller), version_step(nodeset, controller).version
-    return any_outdated(here, revision, version)
-
-
-def machines_of(nodeset: NodeSet, pods: Iterable[Pod], read: Reader) -> dict[str, Node]:
+def machines_of(nodeset: NodeSet, roster: Roster, read: Reader) -> dict[str, Node]:
     """Those below its workers; all, where each may have one."""
     if nodeset.spec.is_per_machine:
         return {machine.metadata.name: machine for machine in read.list(Node)}
-    found = {name: read.get(Node, name) for name in {pod.spec.node_name for pod in pods if pod.spec.node_name}}
+    found = {name: read.get(Node, name) for name in roster.on}
     return {name: machine for name, machine in found.items() if machine is not None}
 
 

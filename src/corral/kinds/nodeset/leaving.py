@@ -1,7 +1,8 @@
 """Which workers are too many, and in which order workers are given up. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
+from itertools import count, islice
 
 from corral.kinds.nodeset.workers import Facts, Worker
 from corral.slurm.values import Job
@@ -23,15 +24,11 @@ def surplus(known: Sequence[Worker], replicas: int, reserved: Sequence[int] = ()
     return (*unwelcome, *rest[: max(0, excess - len(unwelcome))])
 
 
-def wanted_ordinals(staying: Iterable[int], replicas: int, reserved: Sequence[int]) -> frozenset[int]:
-    """The ordinals that stay, and the lowest free ones to make up the number; reserved ones are never made."""
-    taken = set(staying)
-    ordinal = 0
-    while len(taken) < replicas:
-        if ordinal not in reserved:
-            taken.add(ordinal)
-        ordinal += 1
-    return frozenset(taken)
+def vacant_ordinals(taken: Set[int], replicas: int, reserved: Sequence[int]) -> tuple[int, ...]:
+    """The lowest free ones that make up the number; reserved ones are never made."""
+    unfit = taken | set(reserved)
+    free = (ordinal for ordinal in count() if ordinal not in unfit)
+    return tuple(islice(free, max(0, replicas - len(taken))))
 
 
 def without(workers: Sequence[Worker], others: Sequence[Worker]) -> list[Worker]:

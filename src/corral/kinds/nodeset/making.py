@@ -37,13 +37,13 @@ def history(snapshot: Snapshot) -> Plan:
     )
 
 
-def made(snapshot: Snapshot, known: Sequence[Worker], wanted: Sequence[Place]) -> Plan:
+def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -> Plan:
     nodeset, controller = snapshot.object, snapshot.controller
-    with_pod = {worker.name: worker for worker in known if worker.pod}
-    missing = [place for place in wanted if place.name not in with_pod or with_pod[place.name].is_leaving]
-    going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
-    if controller is None or not missing:
+    if controller is None or not vacant:
         return NOTHING
+    with_pod = {worker.name: worker for worker in known if worker.pod}
+    missing = [place for place in vacant if place.name not in with_pod or with_pod[place.name].is_leaving]
+    going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
     partition = nodeset.spec.update.partition
     earlier = before(nodeset, controller, snapshot.revisions) if partition else nodeset
     try:

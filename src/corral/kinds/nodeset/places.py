@@ -15,7 +15,8 @@ from corral.engine import Wait
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.fitting import matches, takes
-from corral.kinds.nodeset.leaving import surplus, wanted_ordinals, without
+from corral.kinds.nodeset.leaving import surplus, vacant_ordinals, without
+from corral.kinds.nodeset.revision import Make
 from corral.kinds.nodeset.rollout import surge
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import pod_of_nobody
@@ -25,10 +26,10 @@ from corral.kube.models.core_v1 import Node, Pod
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """`count`: how many there are to be, without those that a rollout has more for a while."""
+    """`count`: how many there are to be, without those that a rollout has more for a while. `vacant`: where none is."""
 
     count: int
-    places: tuple[Place, ...]
+    vacant: tuple[Place, ...]
     leaving: tuple[Worker, ...] = ()
     waits: tuple[Wait, ...] = ()
 
@@ -36,14 +37,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def asked_for(snapshot: Snapshot, controller: Controller, known: Sequence[Worker], old: Sequence[Worker] = ()) -> Asked:
     """`old`: those that a rollout is to replace. Raises BadOverride, BadUpdate."""
     live = [worker for worker in known if worker.is_live]
-    ours = [worker for worker in live if not is_of_other_mode(snapshot.object, worker.pod)]
+    per_machine = snapshot.object.spec.is_per_machine
+    ours = [worker for worker in live if worker.make is not None and worker.make.stands_for_machine is per_machine]
     if snapshot.object.spec.is_per_machine:
         return _by_machine(snapshot, controller, ours)
     return _by_ordinal(snapshot.object, ours, surge(snapshot, without(old, without(live, ours))))
 
 
-def is_of_other_mode(nodeset: NodeSet, pod: Pod | None) -> bool:
-    return pod is not None and bool(machine_of(pod)) != nodeset.spec.is_per_machine
+def is_of_other_mode(nodeset: NodeSet, make: Make) -> bool:
+    return make.stands_for_machine is not nodeset.spec.is_per_machine
 
 
 def machine_of(pod: Pod) -> str:
@@ -51,34 +53,27 @@ def machine_of(pod: Pod) -> str:
     return pod.metadata.annotations.get(names.MACHINE, "")
 
 
-def loses_some(nodeset: NodeSet, controller: Controller, pods: Iterable[Pod], machines: Mapping[str, Node]) -> bool:
-    """Whether there are workers that no place is for."""
-    here = tuple(pods)
-    if any(is_of_other_mode(nodeset, pod) for pod in here):
-        return True
+def loses_some(nodeset: NodeSet, controller: Controller, pods: Sequence[Pod], machines: Mapping[str, Node]) -> bool:
+    """Whether there are workers of this mode that no place is for."""
     if not nodeset.spec.is_per_machine:
-        return len(here) > nodeset.spec.replicas
+        return len(pods) > nodeset.spec.replicas
     try:
         spec = pod_of_nobody(nodeset, controller).spec
     except BadOverride:
         return False
-    below = (machines.get(machine_of(pod)) for pod in here)
+    below = (machines.get(machine_of(pod)) for pod in pods)
     return any(machine is None or not matches(spec, machine) for machine in below)
 
 
 def _by_ordinal(nodeset: NodeSet, live: Sequence[Worker], more: int) -> Asked:
     spec, name = nodeset.spec, nodeset.metadata.name
     leaving = surplus(live, spec.replicas + more, spec.reserve_ordinals)
-    staying = {worker.ordinal: worker.name for worker in without(live, leaving) if worker.ordinal is not None}
-    wanted = wanted_ordinals(staying, spec.replicas + more, spec.reserve_ordinals)
-    places = (
-        Place(
-            name=staying.get(ordinal) or names.worker_name(name, ordinal, padding=spec.ordinal_padding),
-            ordinal=ordinal,
-        )
-        for ordinal in sorted(wanted)
+    staying = {worker.ordinal for worker in without(live, leaving) if worker.ordinal is not None}
+    vacant = tuple(
+        Place(name=names.worker_name(name, ordinal, padding=spec.ordinal_padding), ordinal=ordinal)
+        for ordinal in vacant_ordinals(staying, spec.replicas + more, spec.reserve_ordinals)
     )
-    return Asked(count=spec.replicas, places=tuple(places), leaving=leaving)
+    return Asked(count=spec.replicas, vacant=vacant, leaving=leaving)
 
 
 def _by_machine(snapshot: Snapshot, controller: Controller, live: Sequence[Worker]) -> Asked:
@@ -91,7 +86,7 @@ def _by_machine(snapshot: Snapshot, controller: Controller, live: Sequence[Worke
     hidden = sorted(set(wanted) - set(places.values()))
     return Asked(
         count=len(places),
-        places=tuple(Place(name=place, machine=places[place]) for place in sorted(places)),
+        vacant=tuple(Place(name=place, machine=name) for place, name in sorted(places.items()) if name not in here),
         leaving=tuple(worker for name, worker in here.items() if name not in fit),
         waits=tuple(_hidden(hidden)),
     )

@@ -7,6 +7,7 @@
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it; made again
     a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
     a drain of ours on a worker that stays    lift it
+    a state in Slurm that changed    show it as conditions of the worker's pod
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
 The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
@@ -21,7 +22,8 @@ lose; and `forceDrainAfterSeconds`, by which people choose to lose jobs that out
 
 from collections.abc import Sequence
 
-from corral.engine import NOTHING, Plan, Wait
+from corral.engine import NOTHING, Delete, Plan, SetStatus, Wait, target
+from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import Undrain
 from corral.kinds.nodeset.farewell import farewell
 from corral.kinds.nodeset.leaving import farewell_order, without
@@ -30,30 +32,37 @@ from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout
+from corral.kinds.nodeset.shown import shown
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent
 from corral.kinds.overrides import BadOverride
+
+SHOWN_MAX = 250  # pods whose conditions are written in one pass; that brings the next one
 
 
 def plan(snapshot: Snapshot) -> Plan:
     nodeset = snapshot.object
     if nodeset.spec.suspend:
         return NOTHING
-    known = snapshot.workers
     if nodeset.metadata.deletion_timestamp is not None:
-        return farewell(snapshot, known)
+        return _with_states_shown(snapshot, farewell(snapshot, snapshot.workers))
     if snapshot.controller is None:
         name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
         return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
-    turn = version_step(nodeset, snapshot.controller)
-    revision = revision_of(nodeset, snapshot.controller)
+    return _with_states_shown(snapshot, _decided(snapshot, snapshot.controller))
+
+
+def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
+    nodeset, known = snapshot.object, snapshot.workers
+    turn = version_step(nodeset, controller)
+    revision = revision_of(nodeset, controller)
     try:
         old = outdated(
             [worker for worker in known if worker.is_live],
             snapshot,
-            lambda pod: is_outdated(pod, revision, turn.version) or is_of_other_mode(nodeset, pod),
+            lambda make: is_outdated(make, revision, turn.version) or is_of_other_mode(nodeset, make),
         )
-        asked = asked_for(snapshot, snapshot.controller, known, old)
+        asked = asked_for(snapshot, controller, known, old)
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
     leaving = asked.leaving
@@ -62,13 +71,13 @@ def plan(snapshot: Snapshot) -> Plan:
     replaced = rolling.replaced
     lost = [w for w in without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
     settled = without(staying, (*replaced, *lost))
-    wanted = {place.name for place in asked.places}
-    orphans = [worker for worker in known if worker.pod is None and worker.name not in wanted]
+    vacant = {place.name for place in asked.vacant}
+    orphans = [worker for worker in known if worker.pod is None and worker.name not in vacant]
     return (
         guarded(nodeset, snapshot.guards)
         + history(snapshot)
         + ended(known)
-        + made(snapshot, known, asked.places)
+        + made(snapshot, known, asked.vacant)
         + _kept(snapshot, [worker for worker in settled if worker.trouble is None])
         + removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
         + left_alone(leaving)
@@ -79,6 +88,25 @@ def plan(snapshot: Snapshot) -> Plan:
         + Plan(waits=(*asked.waits, *turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
         + _not_yet(staying, asked.count)
         + _unanswered(snapshot, known)
+    )
+
+
+def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
+    """What Slurm says, on the pods; last, and not on those that the plan deletes."""
+    going = {action.target.name for action in decided.actions if isinstance(action, Delete)}
+    changed = [worker for worker in snapshot.workers if worker.is_live and not worker.is_shown]
+    written = [worker for worker in changed if worker.name not in going][:SHOWN_MAX]
+    return decided + Plan(
+        actions=tuple(
+            SetStatus(
+                target=target(worker.pod),
+                status=shown(worker.pod, worker.node, snapshot.now),
+                reason="SlurmSays",
+                message=f"Slurm says {worker.node.state}" if worker.node else "Slurm has no such node",
+            )
+            for worker in written
+            if worker.pod is not None
+        )
     )
 
 

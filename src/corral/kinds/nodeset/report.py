@@ -19,6 +19,10 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     live = [worker for worker in known if worker.is_live]
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
+    is_up_to_date = {
+        make: make is not None and make.revision == revision and not is_of_other_mode(nodeset, make)
+        for make in {worker.make for worker in live}
+    }
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         desired=_desired(snapshot),
@@ -29,10 +33,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         allocated=counts["allocated"],
         draining=counts["draining"],
         down=counts["down"],
-        updated_replicas=sum(
-            worker.pod is not None and worker.revision == revision and not is_of_other_mode(nodeset, worker.pod)
-            for worker in live
-        ),
+        updated_replicas=sum([is_up_to_date[worker.make] for worker in live]),
         revision=revision,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )

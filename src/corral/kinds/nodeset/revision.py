@@ -6,6 +6,7 @@ can be made again as it was, and people can see and take back what they changed.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,19 @@ class Made(Model, frozen=True, kw_only=True):
     extra_conf: str = ""
 
 
+class Make(NamedTuple):
+    """What distinguishes pods of one NodeSet as far as a rollout goes; thousands of pods are of a few makes."""
+
+    revision: str | None  # None: from before there were revisions
+    version: str | None
+    stands_for_machine: bool
+
+
+def make_of(pod: Pod) -> Make:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    return Make(labels.get(names.REVISION_LABEL), labels.get(versions.LABEL), bool(annotations.get(names.MACHINE)))
+
+
 def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
     return versions.beside(controller, nodeset.spec.version, "workers")
 
@@ -45,17 +59,11 @@ def revision_of(nodeset: NodeSet, controller: Controller) -> str:
     return digest(msgspec.to_builtins(made_from(nodeset, controller)))[:DIGITS]
 
 
-def is_outdated(pod: Pod, revision: str, version: str) -> bool:
+def is_outdated(make: Make, revision: str, version: str) -> bool:
     """A pod from before there were revisions is told by its version alone."""
-    labels = pod.metadata.labels
-    if names.REVISION_LABEL not in labels:
-        return labels.get(versions.LABEL, version) != version
-    return labels[names.REVISION_LABEL] != revision
-
-
-def any_outdated(pods: Iterable[Pod], revision: str, version: str) -> bool:
-    others = (pod for pod in pods if pod.metadata.labels.get(names.REVISION_LABEL) != revision)
-    return any(is_outdated(pod, revision, version) for pod in others)
+    if make.revision is None:
+        return make.version not in (None, version)
+    return make.revision != revision
 
 
 def kept(

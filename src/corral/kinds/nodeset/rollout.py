@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from corral.engine import Wait
+from corral.kinds.nodeset.revision import Make
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.words import some
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
@@ -57,10 +58,11 @@ def moves(update: Update) -> bool:
     return update.strategy == "RollingUpdate" and not update.paused
 
 
-def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Any], bool]) -> tuple[Worker, ...]:
+def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Make], bool]) -> tuple[Worker, ...]:
     """Those that the strategy will replace one day; by ordinal."""
+    old = {make for make in {worker.make for worker in live} if make is not None and is_old(make)}
     partition = snapshot.object.spec.update.partition
-    return tuple(w for w in live if w.pod is not None and (w.ordinal or 0) >= partition and is_old(w.pod))
+    return tuple(w for w in live if w.make in old and (w.ordinal or 0) >= partition) if old else ()
 
 
 def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:

@@ -18,6 +18,8 @@ from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.machine import Trouble, trouble_of
+from corral.kinds.nodeset.revision import Make, make_of
+from corral.kinds.nodeset.shown import is_shown
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.meta import EMPTY
 from corral.kube.models.apps_v1 import ControllerRevision
@@ -112,9 +114,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.has_drain and not self.has_our_drain
 
     @cached_property
-    def revision(self) -> str:
-        """What its pod was made from; empty for one from before there were revisions."""
-        return self.pod.metadata.labels.get(names.REVISION_LABEL, "") if self.pod else ""
+    def make(self) -> Make | None:
+        return make_of(self.pod) if self.pod is not None else None
 
     @cached_property
     def counts_as(self) -> str:
@@ -131,12 +132,35 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "idle" if state.base is Base.IDLE else ""
 
     @cached_property
+    def is_shown(self) -> bool:
+        """Whether its pod's conditions say what Slurm says; what Slurm said last stays while it does not tell."""
+        return self.pod is None or self.facts is Facts.UNKNOWN or is_shown(self.pod, self.node)
+
+    @cached_property
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
             return int(said)
         except ValueError:
             return 0
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last pass made of what it was told. It saves work and decides nothing."""
+
+    pods: tuple[Pod, ...]
+    machines: Mapping[str, Machine]
+    slurm: Observed | None
+    workers: Mapping[str, Worker]  # in their order
+
+    def was_told(self, pods: tuple[Pod, ...], machines: Mapping[str, Machine], slurm: Observed | None) -> bool:
+        """Whether it was all the same. The moment does not matter: nobody is waited for who has not registered."""
+        if self.pods is not pods or self.machines != machines or (self.slurm is None) != (slurm is None):
+            return False
+        if self.slurm is None or slurm is None:
+            return True
+        same = self.slurm.nodes is slurm.nodes and self.slurm.jobs_by_node is slurm.jobs_by_node
+        return same and all(worker.node is not None for worker in self.workers.values())
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -149,12 +173,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     revisions: tuple[ControllerRevision, ...] = ()
     guards: tuple[PodDisruptionBudget, ...] = ()
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
-    before: Mapping[str, Worker] = EMPTY  # of the last pass, by ordinal: saves work and decides nothing
+    before: Before | None = None
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
         """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
-        nodeset, view, before = self.object.metadata.name, recent(self), self.before
+        nodeset, view = self.object.metadata.name, recent(self)
+        if self.before is not None and self.before.was_told(self.pods, self.machines, view):
+            return tuple(self.before.workers.values())
+        before = self.before.workers if self.before is not None else EMPTY
         pods = {pod.metadata.name: pod for pod in self.pods}
         # A pod's node is its node whatever its features are: slurmctld knows it by that name. Of the others, those by
         # name and feature: a node that only looks like one of ours is somebody else's.
@@ -177,6 +204,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 )
                 for name, ordinal in ordinals
             ]
+        )
+
+    def remembered(self) -> Before:
+        return Before(
+            pods=self.pods,
+            machines=self.machines,
+            slurm=recent(self),
+            workers={worker.name: worker for worker in self.workers},
         )
 
     @property

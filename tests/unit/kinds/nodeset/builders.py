@@ -12,6 +12,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.revision import kept
+from corral.kinds.nodeset.shown import shown
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import Ref
@@ -89,8 +90,14 @@ def a_worker(
     name = f"gpu-{ordinal}"
     node = Node(name=name, state=node_state(state.split("+")), reason=reason, features=("gpu",)) if registered else None
     held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until, limit_s) for number in jobs)
-    made = a_pod(name, phase=phase, leaving=leaving, cost=cost, runs_s=runs_s) if pod else None
+    made = with_shown(a_pod(name, phase=phase, leaving=leaving, cost=cost, runs_s=runs_s), node) if pod else None
     return AWorker(pod=made, node=node, jobs=held, known=jobs is not UNKNOWN)
+
+
+def with_shown(pod: Pod, node: Node | None) -> Pod:
+    """What Slurm says is on the pod, as an earlier pass wrote it."""
+    conditions = (*pod.status.conditions, *shown(pod, node, NOW).conditions)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
 def a_job(number: int, node: str, until: datetime | None = None, limit_s: float | None = None) -> Job:

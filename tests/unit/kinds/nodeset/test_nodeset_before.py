@@ -29,7 +29,7 @@ def a_random_worker(ordinal: int, luck: Random) -> AWorker:
 
 
 def after(earlier: Snapshot, present: Snapshot) -> Snapshot:
-    return msgspec.structs.replace(present, before={worker.name: worker for worker in earlier.workers})
+    return msgspec.structs.replace(present, before=earlier.remembered())
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,0 +1,60 @@
+"""What Slurm says of a worker, as conditions of its pod: `SlurmNodeStateIdle`, `SlurmNodeStateDrain`, ... Pure.
+
+There is one for the node's base state and one for each flag that people act on, all True, with Slurm's reason as the
+message; those that no longer hold are taken away. Flags that come and go with each job (COMPLETING) are not shown.
+"""
+
+from datetime import datetime
+
+from corral.kube.meta import Model
+from corral.kube.models.core_v1 import Pod, PodCondition
+from corral.slurm.states import Flag
+from corral.slurm.values import Node
+
+PREFIX = "SlurmNodeState"
+SHOWN = (Flag.DRAIN, Flag.FAIL, Flag.INVALID_REG, Flag.MAINTENANCE, Flag.NOT_RESPONDING, Flag.POWERED_DOWN)
+MESSAGE_MAX = 1024
+
+
+class Shown(Model, frozen=True, kw_only=True):
+    """Ours of a pod's status, and nothing else of it: kubelet's stays kubelet's."""
+
+    conditions: tuple[PodCondition, ...] = ()
+
+
+def is_shown(pod: Pod, node: Node | None) -> bool:
+    there = [one for one in pod.status.conditions if one.type.startswith(PREFIX)]
+    told = {(one.type, one.status, one.message) for one in there}
+    return told == {(kind, "True", _message(node)) for kind in _kinds(node)}
+
+
+def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
+    since = {one.type: one.last_transition_time for one in pod.status.conditions if one.status == "True"}
+    return Shown(
+        conditions=tuple(
+            PodCondition(
+                type=kind,
+                status="True",
+                reason="SlurmSays",
+                message=_message(node),
+                last_transition_time=since.get(kind) or now,
+            )
+            for kind in _kinds(node)
+        )
+    )
+
+
+def _kinds(node: Node | None) -> tuple[str, ...]:
+    if node is None:
+        return ()
+    flags = [flag.value for flag in SHOWN if flag in node.state.flags]
+    return tuple(f"{PREFIX}{_word(one)}" for one in (node.state.base.value, *flags))
+
+
+def _word(value: str) -> str:
+    """NOT_RESPONDING is NotResponding."""
+    return "".join(part.capitalize() for part in value.split("_"))
+
+
+def _message(node: Node | None) -> str:
+    return node.reason[:MESSAGE_MAX] if node is not None else ""
