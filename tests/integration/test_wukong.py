@@ -1,39 +1,39 @@
 """Wukongs on a real API server with the real definitions: every object that we send passes its real schema."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-from corral.engine import Key, Manager, Metrics, plan_object, system_clock
+from corral.engine import Key, plan_object
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
-from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
-from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
 from corral.kube import Client, Precondition
-from corral.kube.crd import crd_of, to_yaml
 from corral.kube.definitions import define
-from corral.kube.errors import Invalid, KubeError, NotFound
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.errors import Invalid, KubeError
+from corral.kube.meta import Object
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
-from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim, Service
-from corral.kube.models.storage_v1 import StorageClass
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Service
 from corral.testing.cluster import Cluster
-from corral.testing.kubevirt_standin import KubeVirtStandIn
-from corral.testing.vmcrds import as_yaml, crd_of_kind, vm_crds
+from corral.testing.vmcrds import crd_of_kind
+from tests.integration.wukonglife import (
+    apply,
+    definitions,
+    is_gone,
+    is_restored,
+    is_taken,
+    operating,
+    phase_is,
+    take_snapshot,
+    until,
+)
 
 pytestmark = pytest.mark.cluster
-
-WITHIN_S = 180.0
-CLASS = "wukong-test"
 
 WHOLE = """
 cpu: 4
@@ -61,12 +61,8 @@ service: {ports: [{name: ssh, port: 22}]}
 
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    """Those of others go with the module: a cluster with KubeVirt's definitions is another cluster."""
-    corral_cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot)))
-    corral_cluster.define(as_yaml(vm_crds()))
-    yield
-    names = [crd["metadata"]["name"] for crd in vm_crds()]
-    corral_cluster.kubectl("delete", "crd", *names, "--wait=false", "--ignore-not-found")
+    with definitions(corral_cluster):
+        yield
 
 
 @pytest.fixture
@@ -75,80 +71,17 @@ async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
         yield client
 
 
-async def until(holds: Callable[[], Awaitable[object]], within_s: float = WITHIN_S) -> None:
-    """Wait for a fact; the last thing seen is in the message."""
-    seen: object = None
-    try:
-        async with asyncio.timeout(within_s):
-            while True:
-                try:
-                    seen = await holds()
-                except NotFound as error:
-                    seen = str(error)
-                if seen is True:
-                    return
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"not within {within_s:g} s; seen last: {seen}") from None
-
-
-@asynccontextmanager
-async def operating(client: Client, namespace: str) -> AsyncIterator[KubeVirtStandIn]:
-    grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
-    await client.apply(grows, field_manager="test", force=True)
-    standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True)
-    stop = asyncio.Event()
-    controllers = (controller(), snapshot_controller())
-    manager = Manager(client, controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
-    tasks = [asyncio.create_task(manager.run(stop)), asyncio.create_task(standin.run())]
-    try:
-        yield standin
-    finally:
-        stop.set()
-        tasks[1].cancel()
-        with suppress(asyncio.CancelledError):
-            await tasks[1]
-        await tasks[0]
-        for volume in (await client.list(PersistentVolume)).items:
-            if volume.spec.storage_class_name == CLASS:
-                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
-        await client.delete(StorageClass, CLASS, precondition=Precondition())
-
-
-async def apply(client: Client, namespace: str, spec: str, name: str = "vm") -> None:
-    metadata = {"name": name, "namespace": namespace}
-    manifest = msgspec.convert({"metadata": metadata, "spec": yaml.safe_load(spec)}, Wukong)
-    await client.apply(manifest, field_manager="person", force=True)
-
-
-async def phase_is(client: Client, namespace: str, phase: str) -> object:
-    status = (await client.get(Wukong, "vm", namespace)).status
-    told = {c.type: f"{c.status} {c.reason}: {c.message}" for c in status.conditions}
-    return True if (status.phase, told.get("Ready", "")[:4]) == (phase, "True") else (status.phase, told)
-
-
-async def is_gone(client: Client, kind: type[Object], name: str, namespace: str) -> object:
-    try:
-        return await client.get(kind, name, namespace)
-    except NotFound:
-        return True
-
-
 async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_real_schema(
-    client: Client, corral_namespace: str
+    corral_cluster: Cluster, client: Client, corral_namespace: str
 ) -> None:
     ns = corral_namespace
-    async with operating(client, ns) as standin:
+    async with operating(corral_cluster, client, ns) as standin:
         await apply(client, ns, WHOLE)
         await until(lambda: phase_is(client, ns, "Running"))
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
-        friday = ObjectMeta(name="friday", namespace=ns)
-        asked = WukongSnapshot(metadata=friday, spec=WukongSnapshotSpec(wukong_name="vm"))
-        await client.create(asked, field_manager="person")
+        await take_snapshot(client, ns, "friday")
         await until(lambda: is_taken(client, ns))
-        part = WukongSnapshotSpec(wukong_name="vm", disks=("data",))
-        alone = WukongSnapshot(metadata=ObjectMeta(name="part", namespace=ns), spec=part)
-        await client.create(alone, field_manager="person")
+        await take_snapshot(client, ns, "part", ("data",))
         await until(lambda: is_taken(client, ns, "part", ("data",)))
 
         before = (await client.get(PersistentVolumeClaim, "vm-data", ns)).metadata.uid
@@ -182,20 +115,6 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             assert await is_gone(client, kind, name, ns) is True
 
 
-async def is_taken(
-    client: Client, namespace: str, name: str = "friday", disks: tuple[str, ...] = ("root", "data")
-) -> object:
-    status = (await client.get(WukongSnapshot, name, namespace)).status
-    held = tuple(disk.name for disk in status.disks)
-    return True if (status.phase, status.included_volumes, held) == ("Succeeded", disks, disks) else status
-
-
-async def is_restored(client: Client, namespace: str, snapshot: str) -> object:
-    if (await client.get(Wukong, "vm", namespace)).status.restored_from != snapshot:
-        return f"not restored from {snapshot!r}: {await phase_is(client, namespace, 'Running')}"
-    return await phase_is(client, namespace, "Running")
-
-
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:
     status = (await client.get(Wukong, "vm", namespace)).status
     found = {volume.pvc_name: volume.size for volume in status.volumes}
@@ -203,11 +122,11 @@ async def has_size(client: Client, namespace: str, claim: str, size: str) -> obj
 
 
 async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(
-    client: Client, corral_namespace: str
+    corral_cluster: Cluster, client: Client, corral_namespace: str
 ) -> None:
     ns = corral_namespace
     await undefine(client, NetworkAttachmentDefinition)
-    async with operating(client, ns):
+    async with operating(corral_cluster, client, ns):
         await apply(client, ns, WHOLE)
         await until(lambda: ready_reason(client, ns, "MultusMissing"))
         await define_again(client, NetworkAttachmentDefinition)

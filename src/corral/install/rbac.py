@@ -15,6 +15,7 @@ import msgspec
 from corral.engine.controller import AnyController
 from corral.engine.definitions import Definition
 from corral.engine.manager import LeaseAddress
+from corral.kinds.wukong.power import INSTANCES
 from corral.kube.crd import crd_of
 from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.coordination_v1 import Lease
@@ -44,11 +45,15 @@ def grant(resource: Resource, verbs: Iterable[str], subresource: str = "") -> Gr
 
 ACTS = (
     grant(Pod.resource, ("patch",)),  # an annotation makes kubelet renew mounted files at once
+    grant(Pod.resource, ("patch",), "status"),  # what Slurm says of a worker, as conditions of its pod
     # To ask slurmctld and to deliver files. Over a WebSocket exec is a `get` until Kubernetes 1.34, later a `create`.
     grant(Pod.resource, ("get", "create"), "exec"),
     grant(Pod.resource, ("get",), "log"),  # why a database or slurmdbd is not ready
     grant(PersistentVolumeClaim.resource, ("create",)),  # of /home, which is nobody's child and stays
     grant(Event.resource, ("create", "patch")),  # a patch counts what is repeated
+    # A guest whose disks are snapshot one by one; actions of KubeVirt are updates.
+    grant(INSTANCES, ("update",), "freeze"),
+    grant(INSTANCES, ("update",), "unfreeze"),
 )
 
 

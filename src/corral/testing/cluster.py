@@ -81,7 +81,7 @@ def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Clu
     What was there before stays.
     """
     if named := environment.get("CORRAL_TEST_KUBECONFIG"):
-        yield Cluster(Path(named))
+        yield Cluster(Path(named), _local_name(Path(named)))
         return
     home = home_of(NAME)
     was_there = home.spec_file.exists()
@@ -95,6 +95,12 @@ def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Clu
     finally:
         if not was_there and not environment.get("CORRAL_KEEP") and not _is_used(home.kubeconfig):
             corral("down", "--name", NAME)
+
+
+def _local_name(kubeconfig: Path) -> str:
+    """Of the local cluster that this is of; empty for others."""
+    name = kubeconfig.parent.name
+    return name if home_of(name).kubeconfig == kubeconfig else ""
 
 
 def _is_used(kubeconfig: Path) -> bool:

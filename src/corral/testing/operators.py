@@ -20,6 +20,7 @@ from corral.engine import Barrier, Key, LeaseAddress, Manager, Metrics, Plan, pl
 from corral.engine.controller import AnyController
 from corral.kube.client import Client
 from corral.kube.meta import Object
+from corral.kube.transport import Transport
 from corral.testing.apiserver import Connection, Crashed, FakeApiServer
 
 LOOKED_EVERY_S = 5.0
@@ -41,6 +42,7 @@ class Operator:
         lease: LeaseAddress | None = None,
         barrier: Callable[[], Barrier[Key]] = Barrier,
         seed: int = 0,
+        through: Callable[[Transport], Transport] = lambda way: way,
     ) -> None:
         self._server = server
         self._build = build
@@ -48,6 +50,7 @@ class Operator:
         self._lease = lease
         self._barrier = barrier
         self._seed = seed
+        self._through = through
         self._starts = 0
         self._stop = asyncio.Event()
         self.connection: Connection
@@ -61,7 +64,7 @@ class Operator:
         self.connection = self._server.connect(self._name)
         self.metrics = Metrics()
         clock = virtual_clock(self._seed * 1000 + self._starts)
-        client = Client(self.connection, observer=self.metrics, luck=clock.random.random)
+        client = Client(self._through(self.connection), observer=self.metrics, luck=clock.random.random)
         self.manager = Manager(
             client,
             (self._build(),),

@@ -9,6 +9,7 @@ DISK_LABEL = "vm.corral.dev/disk"
 GROUP_LABEL = "vm.corral.dev/group"
 SCHEDULED_LABEL = "vm.corral.dev/scheduled-for"  # the Wukong whose snapshotPolicy made a snapshot
 DUE_ANNOTATION = "vm.corral.dev/due"
+INDICATIONS_ANNOTATION = "vm.corral.dev/indications"  # how the guest was when a disk was snapshot
 RESTORED_ANNOTATION = "vm.corral.dev/restored-from"
 KEEP_ANNOTATION = "vm.corral.dev/keep-on-delete"
 RESUMES_AS_ANNOTATION = "vm.corral.dev/resumes-as"  # the run strategy of a machine before it was stopped

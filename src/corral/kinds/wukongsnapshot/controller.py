@@ -2,23 +2,34 @@
 
 from collections.abc import Iterable
 
-from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
+import msgspec
+
+from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader
 from corral.kinds.wukong import names
-from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.snapshots import (
     VirtualMachineSnapshot,
     VirtualMachineSnapshotContent,
     VolumeSnapshot,
 )
+from corral.kinds.wukong.power import INSTANCES
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.facts import Snapshot
 from corral.kinds.wukongsnapshot.plan import plan, report
+from corral.kinds.wukongsnapshot.quiesce import FROZEN_AT_MOST_S, Freeze, Thaw, can_freeze, is_frozen
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotStatus
+from corral.kube.client import Client
+from corral.kube.errors import KubeError
 
 BY_WUKONG = "wukong"
 
 
 class WukongSnapshotReconciler:
+    _client: Client
+
+    def use(self, client: Client) -> None:
+        self._client = client
+
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         asked = read.get(WukongSnapshot, key.name, key.namespace)
         if asked is None:
@@ -32,6 +43,7 @@ class WukongSnapshotReconciler:
             absent=frozenset(kind for kind in (VirtualMachineSnapshot, VolumeSnapshot) if not read.serves(kind)),
             wukong=read.get(Wukong, wukong, key.namespace),
             machine=read.get(VirtualMachine, names.machine_name(wukong), key.namespace),
+            instance=read.get(VirtualMachineInstance, names.machine_name(wukong), key.namespace),
             taken=taken,
             content=read.get(VirtualMachineSnapshotContent, content, key.namespace) if content else None,
             volumes=read.owned(VolumeSnapshot, asked),
@@ -40,15 +52,33 @@ class WukongSnapshotReconciler:
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
 
+    async def perform(self, call: msgspec.Struct, _snapshot: Snapshot, /) -> None:
+        match call:
+            case Freeze():
+                action, options = "freeze", {"unfreezeTimeout": f"{FROZEN_AT_MOST_S}s"}
+            case Thaw():
+                action, options = "unfreeze", {}
+            case _:
+                raise OutsideFailed("InternalError", f"a WukongSnapshot cannot {type(call).__name__}", stalled=True)
+        try:
+            await self._client.act(INSTANCES, call.instance, call.namespace, action=action, options=options)
+        except KubeError as error:
+            raise OutsideFailed("GuestNotFrozen", f"KubeVirt did not {action} the guest: {error}") from error
+
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> WukongSnapshotStatus:
         return report(snapshot, outcome)
 
 
-def of_wukong(obj: Wukong | VirtualMachine, read: Reader) -> Iterable[Key]:
+def of_wukong(obj: Wukong | VirtualMachine | VirtualMachineInstance, read: Reader) -> Iterable[Key]:
     """A machine is called as its Wukong."""
     where = obj.metadata.namespace
     found = read.by_index(WukongSnapshot, BY_WUKONG, (where, obj.metadata.name))
     return [Key(where, snapshot.metadata.name) for snapshot in found]
+
+
+def freezes_otherwise(old: VirtualMachineInstance | None, new: VirtualMachineInstance | None) -> bool:
+    """Not everything that a guest does concerns its snapshots."""
+    return (can_freeze(old), is_frozen(old)) != (can_freeze(new), is_frozen(new))
 
 
 def of_content(content: VirtualMachineSnapshotContent, _read: Reader) -> Iterable[Key]:
@@ -67,6 +97,7 @@ def controller() -> Controller[WukongSnapshot, Snapshot]:
         .watches(VirtualMachineSnapshotContent, to=of_content, optional=True)
         .watches(Wukong, to=of_wukong)
         .watches(VirtualMachine, to=of_wukong, optional=True)
+        .watches(VirtualMachineInstance, to=of_wukong, when=freezes_otherwise, optional=True)
         .indexes(WukongSnapshot, BY_WUKONG, _wukong_of)
     )
 

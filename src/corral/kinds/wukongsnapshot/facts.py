@@ -1,7 +1,7 @@
 """What a pass knows of a WukongSnapshot, and how far its two ways to be taken are. Pure.
 
 the whole machine     one VirtualMachineSnapshot: KubeVirt freezes the guest by its agent and takes every volume
-named disks           a VolumeSnapshot each: as after a power cut, for nobody freezes the guest
+named disks           a VolumeSnapshot each, with the guest frozen meanwhile (see `quiesce`)
 """
 
 from datetime import datetime
@@ -9,13 +9,14 @@ from datetime import datetime
 import msgspec
 
 from corral.kinds.wukong import names
-from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.snapshots import (
     VirtualMachineSnapshot,
     VirtualMachineSnapshotContent,
     VolumeSnapshot,
 )
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.quiesce import indications_of, is_frozen, was_frozen
 from corral.kinds.wukongsnapshot.spec import DiskSnapshot, WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.values import parse_duration
@@ -27,6 +28,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     absent: frozenset[type[Object]] = frozenset()
     wukong: Wukong | None = None
     machine: VirtualMachine | None = None
+    instance: VirtualMachineInstance | None = None
     taken: VirtualMachineSnapshot | None = None
     content: VirtualMachineSnapshotContent | None = None
     volumes: tuple[VolumeSnapshot, ...] = ()
@@ -37,6 +39,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     begun: bool = False
     ready: bool = False
+    to_thaw: bool = False  # the guest was frozen for it, and need not be any more
     error: str = ""  # it failed, and stays so
     trouble: str = ""  # it may still come to be
     name: str = ""
@@ -94,13 +97,17 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
     troubles = [f"{disk}: {v.status.error.message}" for disk, v in there.items() if v.status.error is not None]
     ready = [disk for disk, volume in there.items() if volume.status.ready_to_use]
     times = [volume.status.creation_time for volume in there.values() if volume.status.creation_time is not None]
-    trouble = "; ".join(troubles)
+    trouble, late = "; ".join(troubles), is_late(snapshot)
+    begun, cut = len(there) == len(wanted), len(times) == len(wanted)
+    to_thaw = begun and (cut or late) and was_frozen(there.values()) and is_frozen(snapshot.instance)
     return Progress(
-        begun=len(there) == len(wanted),
-        ready=len(ready) == len(wanted),
-        error=trouble if trouble and is_late(snapshot) else "",
+        begun=begun,
+        ready=len(ready) == len(wanted) and not to_thaw,
+        to_thaw=to_thaw,
+        error=trouble if trouble and late else "",
         trouble=trouble,
         creation_time=max(times, default=None),
+        indications=indications_of(there.values()),
         included=tuple(ready),
         excluded=_others(snapshot),
         disks=tuple(DiskSnapshot(name=disk, volume_snapshot_name=there[disk].metadata.name) for disk in ready),

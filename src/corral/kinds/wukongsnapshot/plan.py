@@ -20,16 +20,19 @@ from corral.kinds.wukong.api.snapshots import (
 from corral.kinds.wukongsnapshot.facts import (
     Progress,
     Snapshot,
+    is_late,
     is_of_disks,
     is_over,
     late_in_s,
     needed_kind,
     progress,
 )
+from corral.kinds.wukongsnapshot.quiesce import can_freeze, freeze, indications_now, is_frozen, thaw
 from corral.kinds.wukongsnapshot.spec import Phase, WukongSnapshot, WukongSnapshotStatus
 from corral.kube.meta import Condition, Object, ObjectMeta
 
 WHOLE = "Whole"
+FREEZE_AGAIN_S = 20.0  # a guest that has not frozen by then is asked again
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -44,7 +47,7 @@ def plan(snapshot: Snapshot) -> Plan:
     so_far = progress(snapshot)
     if not so_far.begun:
         return _begin(snapshot)
-    return children(asked, [Once(obj) for obj in wanted(asked)], _there(snapshot)) + _end(snapshot, so_far)
+    return _made(snapshot) + _end(snapshot, so_far)
 
 
 def _there(snapshot: Snapshot) -> list[Object]:
@@ -65,10 +68,25 @@ def _begin(snapshot: Snapshot) -> Plan:
         return _wait("DiskUnknown", message, stalled=True)
     if snapshot.machine is None:
         return _wait("MachineMissing", f"waiting for the virtual machine of Wukong {where}")
-    return children(asked, [Once(obj) for obj in wanted(asked)], _there(snapshot))
+    instance = snapshot.instance
+    can = instance is not None and can_freeze(instance) and not is_late(snapshot)
+    if is_of_disks(asked) and instance is not None and can and not is_frozen(instance):
+        waits = (
+            Wait(reason="GuestFreezing", message=f"waiting until KubeVirt has frozen the guest of Wukong {where}"),
+        )
+        return Plan(actions=(freeze(instance),), waits=waits, again_after_s=FREEZE_AGAIN_S)
+    return _made(snapshot)
+
+
+def _made(snapshot: Snapshot) -> Plan:
+    asked = snapshot.object
+    return children(asked, [Once(obj) for obj in wanted(asked, indications_now(snapshot.instance))], _there(snapshot))
 
 
 def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
+    if so_far.to_thaw and snapshot.instance is not None:
+        waits = (Wait(reason="GuestThawing", message="waiting until KubeVirt has thawed the guest"),)
+        return Plan(actions=(thaw(snapshot.instance),), waits=waits)
     if so_far.error:
         return _wait("SnapshotFailed", f"it could not be taken: {so_far.error}", stalled=True)
     if so_far.ready:
@@ -83,11 +101,11 @@ def _wait(reason: str, message: str, *, stalled: bool = False) -> Plan:
     return Plan(waits=(Wait(reason=reason, message=message, stalled=stalled),))
 
 
-def wanted(asked: WukongSnapshot) -> tuple[Object, ...]:
+def wanted(asked: WukongSnapshot, indications: tuple[str, ...] = ()) -> tuple[Object, ...]:
     """Called as what asked for it: whatever is lost on the way, there is never a second one."""
     labels = {**names.MANAGED_BY, names.WUKONG_LABEL: asked.spec.wukong_name}
     if is_of_disks(asked):
-        return tuple(_volume(asked, disk, labels) for disk in asked.spec.disks)
+        return tuple(_volume(asked, disk, labels, indications) for disk in asked.spec.disks)
     machine = names.machine_name(asked.spec.wukong_name)
     of = MachineRef(api_group=KUBEVIRT_GROUP, kind="VirtualMachine", name=machine)
     return (
@@ -98,11 +116,15 @@ def wanted(asked: WukongSnapshot) -> tuple[Object, ...]:
     )
 
 
-def _volume(asked: WukongSnapshot, disk: str, labels: dict[str, str]) -> VolumeSnapshot:
+def _volume(asked: WukongSnapshot, disk: str, labels: dict[str, str], indications: tuple[str, ...]) -> VolumeSnapshot:
     name = names.volume_snapshot_name(asked.metadata.name, disk)
     claim = names.disk_name(asked.spec.wukong_name, disk)
     return VolumeSnapshot(
-        metadata=ObjectMeta(name=name, labels={**labels, names.DISK_LABEL: disk}),
+        metadata=ObjectMeta(
+            name=name,
+            labels={**labels, names.DISK_LABEL: disk},
+            annotations={names.INDICATIONS_ANNOTATION: ",".join(indications)},
+        ),
         spec=VolumeSnapshotSpec(
             source=VolumeSnapshotSource(persistent_volume_claim_name=claim),
             volume_snapshot_class_name=asked.spec.volume_snapshot_class_name or None,

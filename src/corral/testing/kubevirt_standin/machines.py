@@ -16,6 +16,7 @@ from corral.kinds.wukong.api.kubevirt import (
 from corral.kinds.wukong.machine import backing_name
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
+from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged
 
@@ -28,14 +29,16 @@ Where = tuple[str, str]
 
 
 class Machines:
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, guests: Guests | None = None) -> None:
         self._access = access
+        self._guests = guests
         self.unschedulable: set[str] = set()
         self.paused: set[str] = set()
         self.started: set[str] = set()  # of the run strategy Manual
         self.agentless: set[str] = set()
         self.immovable: dict[str, str] = {}  # machine -> why it cannot move while it runs
         self.soft_reboots: list[str] = []
+        self.freezes: list[str] = []
 
     async def step(self) -> frozenset[Where]:
         """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
@@ -121,10 +124,13 @@ class Machines:
         if instance.metadata.deletion_timestamp is not None or instance.metadata.name in self.unschedulable:
             return
         phase = instance.status.phase
-        if phase in NEXT_PHASE:
+        if phase in NEXT_PHASE and (phase != "Scheduled" or await self._has_guest(instance)):
             await self._advance(instance, NEXT_PHASE[phase])
         elif phase == "Running":
             await self._follow(instance, template or instance.spec)
+
+    async def _has_guest(self, instance: VirtualMachineInstance) -> bool:
+        return self._guests is None or await self._guests.is_up(instance)
 
     async def _advance(self, instance: VirtualMachineInstance, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}
@@ -149,6 +155,8 @@ class Machines:
         name = instance.metadata.name
         why = self.immovable.get(name, "")
         conditions = [_condition("Ready", name not in self.paused), _condition("LiveMigratable", not why, why)]
+        if name not in self.agentless:
+            conditions.append(_condition("AgentConnected", True))
         if name in self.paused:
             conditions.append(_condition("Paused", True, "VMI was paused by user"))
         return {

@@ -18,7 +18,9 @@ from corral.kinds.wukong.api.snapshots import (
 from corral.kinds.wukong.machine import backing_name
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
+from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
+from corral.testing.kubevirt_standin.volumes import CONTENT_MARK
 
 TAKEN_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -28,8 +30,9 @@ Where = tuple[str, str]
 
 
 class Snapshots:
-    def __init__(self, access: Access, being_restored: set[Where]) -> None:
+    def __init__(self, access: Access, being_restored: set[Where], guests: Guests | None = None) -> None:
         self._access = access
+        self._guests = guests
         self._being_restored = being_restored
         self._kept: dict[Where, PersistentVolumeClaim] = {}  # claims as they were when they were deleted
         self.failing: dict[str, str] = {}  # VirtualMachineSnapshot, VolumeSnapshot or VirtualMachineRestore -> why
@@ -84,7 +87,7 @@ class Snapshots:
         if await self._access.find(VirtualMachineSnapshotContent, name, namespace) is not None:
             return
         claims = {v.name: backing_name(v) for v in machine.spec.template.spec.volumes if v.name in included}
-        held = {volume: f"vmsnapshot-{snapshot.metadata.uid}-volume-{volume}" for volume in claims}
+        held = {volume: _held_by(snapshot, volume) for volume in claims}
         for volume, claim in claims.items():
             source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
             metadata = ObjectMeta(name=held[volume], namespace=namespace)
@@ -110,7 +113,10 @@ class Snapshots:
                 status = {"readyToUse": False, "error": {"message": why, "time": _text(TAKEN_AT)}}
                 await self._access.set_status(volume, status)
         elif not volume.status.ready_to_use:
-            status = {"readyToUse": True, "creationTime": _text(TAKEN_AT), "error": None}
+            if self._guests is not None:
+                await self._guests.keep(volume)
+            cut = volume.metadata.creation_timestamp or TAKEN_AT
+            status = {"readyToUse": True, "creationTime": _text(cut), "error": None}
             await self._access.set_status(volume, status)
 
     async def _restore(self, restore: VirtualMachineRestore, machine: VirtualMachine) -> None:
@@ -123,17 +129,20 @@ class Snapshots:
         namespace, name = restore.metadata.namespace, restore.spec.virtual_machine_snapshot_name
         snapshot = await self._access.find(VirtualMachineSnapshot, name, namespace)
         included = snapshot.status.snapshot_volumes.included_volumes if snapshot else ()
-        volumes = [v for v in machine.spec.template.spec.volumes if v.name in included]
-        for where in [(namespace, backing_name(volume)) for volume in volumes]:
-            if not await self._is_set_back(where, restore):
+        for volume in machine.spec.template.spec.volumes:
+            if snapshot is None or volume.name not in included:
+                continue
+            content = _held_by(snapshot, volume.name)
+            if not await self._is_set_back((namespace, backing_name(volume)), restore, content):
                 return
         await self._access.patch(machine, {"spec": {"template": {"spec": {"hostname": "as-it-was"}}}})
         await self._access.set_status(restore, {"complete": True, "restoreTime": _text(TAKEN_AT)})
         self._being_restored.clear()
 
-    async def _is_set_back(self, where: Where, restore: VirtualMachineRestore) -> bool:
+    async def _is_set_back(self, where: Where, restore: VirtualMachineRestore, content: str) -> bool:
         claim = await self._access.find(PersistentVolumeClaim, where[1], where[0])
         mark = {"restore.kubevirt.io/name": restore.metadata.name, UID_MARK: restore.metadata.uid}
+        mark |= {CONTENT_MARK: content}
         if claim is None:
             before = self._kept[where].metadata
             metadata = ObjectMeta(
@@ -155,6 +164,11 @@ class Snapshots:
 def _of_people(annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Without the volume controller's: a new claim that says it was bound already is taken for lost."""
     return {name: value for name, value in annotations.items() if ".kubernetes.io/" not in name}
+
+
+def _held_by(snapshot: VirtualMachineSnapshot, volume: str) -> str:
+    """The VolumeSnapshot of one of its volumes."""
+    return f"vmsnapshot-{snapshot.metadata.uid}-volume-{volume}"
 
 
 def _content_name(snapshot: VirtualMachineSnapshot) -> str:

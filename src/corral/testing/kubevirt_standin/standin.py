@@ -7,6 +7,7 @@ from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kube.client import Client
 from corral.kube.errors import KubeError
+from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.machines import Machines
 from corral.testing.kubevirt_standin.snapshots import Snapshots
@@ -21,6 +22,7 @@ class KubeVirtStandIn:
 
     `csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation).
     `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here.
+    `guests`: machines run for real, and disks have contents.
     """
 
     def __init__(
@@ -31,12 +33,15 @@ class KubeVirtStandIn:
         pace_s: float = 1.0,
         real_binding: bool = False,
         csi: bool = False,
+        guests: Guests | None = None,
     ) -> None:
         self.access = Access(client, namespace)
         self.pace_s = pace_s
-        self.volumes = Volumes(self.access, real_binding=real_binding, csi=csi)
-        self.machines = Machines(self.access)
-        self.snapshots = Snapshots(self.access, self.volumes.being_restored)
+        self.volumes = Volumes(
+            self.access, real_binding=real_binding, csi=csi, contents=guests.contents if guests else None
+        )
+        self.machines = Machines(self.access, guests)
+        self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)
         self.refused: set[str] = set()
 
     async def run(self) -> None:

@@ -79,6 +79,10 @@ class StandInApi:
                 self._machines.paused.add(name)
             case "unpause":
                 self._machines.paused.discard(name)
+            case "freeze" | "unfreeze" if instance is not None and name not in self._machines.agentless:
+                self._machines.freezes.append(action)
+                status = {"fsFreezeStatus": "frozen" if action == "freeze" else ""}
+                await self._access.set_status(instance, status, subresource=False)
             case "softreboot" if name not in self._machines.agentless:
                 self._machines.soft_reboots.append(name)
             case _:

@@ -1,6 +1,8 @@
 """CDI's and the storage controllers' part: DataVolumes fill their claims, claims get volumes, volumes grow."""
 
+import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from corral.engine import controller_reference
@@ -16,17 +18,20 @@ from corral.kube.models.core_v1 import (
 )
 from corral.kube.models.storage_v1 import StorageClass
 from corral.kube.values import parse_quantity
+from corral.testing.guests.contents import Contents
 from corral.testing.kubevirt_standin.access import Access
 
 IMPORT_PHASES = ("ImportScheduled", "ImportInProgress")
+CONTENT_MARK = "standin/content"  # the VolumeSnapshot that a claim is set back to
 PROGRESS = ("0.00%", "48.20%", "100.0%")
 
 
 class Volumes:
     """`real_binding`: a real volume controller runs and binds claims to the volumes that are made here."""
 
-    def __init__(self, access: Access, *, real_binding: bool, csi: bool) -> None:
+    def __init__(self, access: Access, *, real_binding: bool, csi: bool, contents: Contents | None = None) -> None:
         self._access = access
+        self._contents = contents
         self._real_binding = real_binding
         self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
         self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
@@ -37,14 +42,16 @@ class Volumes:
         classes = {c.metadata.name: c for c in await self._access.all(StorageClass)}
         claims = {(c.metadata.namespace, c.metadata.name): c for c in await self._access.all(PersistentVolumeClaim)}
         volumes = {v.metadata.name for v in await self._access.all(PersistentVolume)} if self._real_binding else set()
-        for data_volume in await self._access.all(DataVolume):
+        data_volumes = await self._access.all(DataVolume)
+        for data_volume in data_volumes:
             where = (data_volume.metadata.namespace, data_volume.metadata.name)
             if data_volume.metadata.deletion_timestamp is None and where not in self.being_restored:
                 await self._fill(data_volume, claims.get(where), classes, is_consumed=where in consumed)
+        filled = {(v.metadata.namespace, v.metadata.name): v for v in data_volumes}
         for where, claim in claims.items():
             if claim.metadata.deletion_timestamp is None:
                 waits = _waits_for_consumer(claim, classes) and where not in consumed
-                await self._bind(claim, volumes, waits=waits)
+                await self._bind(claim, filled.get(where), volumes, waits=waits)
 
     async def _fill(
         self,
@@ -84,7 +91,9 @@ class Volumes:
         status: dict[str, Any] = {"phase": phase, "progress": progress, "claimName": volume.metadata.name}
         await self._access.set_status(volume, status)
 
-    async def _bind(self, claim: PersistentVolumeClaim, volumes: set[str], *, waits: bool) -> None:
+    async def _bind(
+        self, claim: PersistentVolumeClaim, filled: DataVolume | None, volumes: set[str], *, waits: bool
+    ) -> None:
         asked = claim.spec.resources.requests.get("storage", "1Gi")
         has = claim.status.capacity.get("storage", "0")
         if claim.status.phase == "Bound" and parse_quantity(asked) > parse_quantity(has):
@@ -94,7 +103,27 @@ class Volumes:
             if not self._real_binding:
                 await self._access.set_status(claim, {"phase": "Bound", "capacity": {"storage": asked}})
             elif name not in volumes:
-                await self._access.create(_volume_for(claim, name))
+                await self._access.create(_volume_for(claim, name, await self._placed(claim, filled, name)))
+
+    async def _placed(self, claim: PersistentVolumeClaim, filled: DataVolume | None, volume: str) -> Path:
+        """Where a new volume is, with its content."""
+        contents = self._contents
+        if contents is None:
+            return Path("/nonexistent", volume)
+        size = int(parse_quantity(claim.spec.resources.requests.get("storage", "1Gi")))
+        source = _content_of(claim, filled, contents)
+        await asyncio.to_thread(contents.make, volume, size, source)
+        return contents.path(volume)
+
+
+def _content_of(claim: PersistentVolumeClaim, filled: DataVolume | None, contents: Contents) -> Path | None:
+    snapshot = claim.metadata.annotations.get(CONTENT_MARK, "")
+    source = filled.spec.source if filled else None
+    if not snapshot and source is not None and source.snapshot is not None:
+        snapshot = source.snapshot.name
+    if snapshot:
+        return contents.kept(snapshot)
+    return contents.image if source is not None and source.blank is None else None
 
 
 def _waits_for_consumer(claim: PersistentVolumeClaim, classes: Mapping[str, StorageClass]) -> bool:
@@ -122,7 +151,7 @@ def _claim_of(volume: DataVolume) -> PersistentVolumeClaim:
     )
 
 
-def _volume_for(claim: PersistentVolumeClaim, name: str) -> PersistentVolume:
+def _volume_for(claim: PersistentVolumeClaim, name: str, place: Path) -> PersistentVolume:
     where = claim.metadata
     return PersistentVolume(
         metadata=ObjectMeta(name=name),
@@ -133,6 +162,6 @@ def _volume_for(claim: PersistentVolumeClaim, name: str) -> PersistentVolume:
             storage_class_name=claim.spec.storage_class_name or "",
             volume_mode=claim.spec.volume_mode,
             persistent_volume_reclaim_policy="Retain",
-            host_path=HostPathVolumeSource(path=f"/nonexistent/{name}"),
+            host_path=HostPathVolumeSource(path=str(place)),
         ),
     )

@@ -3,6 +3,8 @@
 from corral.kinds.wukongsnapshot.controller import controller
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec, WukongSnapshotStatus
 from corral.kube.meta import ObjectMeta
+from corral.kube.transport import Transport
+from corral.testing.kubevirt_standin.subresources import StandInApi
 from corral.testing.operators import Operator, converged
 from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
 
@@ -10,13 +12,21 @@ from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
 class SnapshotWorld(World):
     async def open(self, spec: str = LARGE) -> None:
         await self.make(a_wukong(spec))
-        Operator(self.server, controller, name="snapshots").start()
+        self.snapshots = Operator(self.server, controller, name="snapshots", through=self.with_virt_api)
+        self.snapshots.start()
+
+    def with_virt_api(self, way: Transport) -> Transport:
+        self.virt_api = StandInApi(way, self.standin)
+        return self.virt_api
 
     async def take(self, name: str = "friday", disks: tuple[str, ...] = ()) -> None:
+        await self.ask(name, disks)
+        await self.rest()
+
+    async def ask(self, name: str = "friday", disks: tuple[str, ...] = ()) -> None:
         metadata = ObjectMeta(name=name, namespace=NAMESPACE)
         asked = WukongSnapshot(metadata=metadata, spec=WukongSnapshotSpec(wukong_name="vm", disks=disks))
         await self.client.create(asked, field_manager="person")
-        await self.rest()
 
     async def rest(self) -> None:
         await converged(self.server, controller, within_s=300, quiet_s=11.0)

@@ -99,8 +99,76 @@ async def test_a_snapshot_of_named_disks_is_one_of_these_volumes_and_says_what_i
     assert world.names(VolumeSnapshot) == ["friday-data"]
     assert (status.phase, status.included_volumes, status.excluded_volumes) == ("Succeeded", ("data",), ("root",))
     assert [(disk.name, disk.volume_snapshot_name) for disk in status.disks] == [("data", "friday-data")]
-    assert status.indications == ()  # nobody froze the guest
+    assert status.indications == ("Online", "GuestAgent")
     assert await world.told("Whole") == ("False", "DisksLeftOut")
+
+
+async def test_a_guest_is_frozen_before_its_disks_are_cut_and_thawed_at_once_afterwards() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.standin_rests()
+    await world.ask(disks=("data", "root"))
+    await asyncio.sleep(5)
+    assert world.standin.machines.freezes == ["freeze"]
+    assert world.names(VolumeSnapshot) == ["friday-data", "friday-root"]
+    assert (await world.instance()).status.fs_freeze_status == "frozen"
+
+    world.standin_goes_on()
+    await world.rest()
+    assert world.standin.machines.freezes == ["freeze", "unfreeze"]
+    assert (await world.instance()).status.fs_freeze_status == ""
+    assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
+
+
+async def test_a_guest_without_its_agent_is_not_frozen_and_the_snapshot_says_so() -> None:
+    world = SnapshotWorld()
+    world.standin.machines.agentless.add("vm")
+    await world.open()
+    await world.take(disks=("data",))
+    assert world.standin.machines.freezes == []
+    assert ((await world.status()).phase, (await world.status()).indications) == (
+        "Succeeded",
+        ("Online", "NoGuestAgent"),
+    )
+
+
+async def test_a_machine_that_does_not_run_needs_no_freezing() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    await world.take(disks=("data",))
+    assert world.standin.machines.freezes == []
+    assert (await world.status()).indications == ()
+
+
+async def test_a_guest_that_does_not_freeze_in_time_is_snapshot_as_it_is_and_that_is_told() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.virt_api.runs = False
+    await world.ask(disks=("data",))
+    await asyncio.sleep(60)
+    assert world.names(VolumeSnapshot) == []
+    assert (await world.told("Ready"))[1] == "GuestNotFrozen"
+
+    await asyncio.sleep(1000)
+    await world.rest()
+    assert ((await world.status()).phase, (await world.status()).indications) == (
+        "Succeeded",
+        ("Online", "QuiesceTimeout"),
+    )
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4])
+async def test_an_operator_that_dies_while_a_guest_is_frozen_leaves_none_frozen(write: int) -> None:
+    world = SnapshotWorld()
+    await world.open()
+    keeper = asyncio.create_task(world.snapshots.keep_running())
+    world.snapshots.connection.crash_after_writes(write)
+    await world.take(disks=("data", "root"))
+    assert (await world.instance()).status.fs_freeze_status == ""
+    assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
+    assert world.names(VolumeSnapshot) == ["friday-data", "friday-root"]
+    keeper.cancel()
 
 
 async def test_a_disk_that_the_wukong_does_not_have_is_told_with_those_it_has() -> None:

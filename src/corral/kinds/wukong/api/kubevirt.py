@@ -324,6 +324,7 @@ class InstanceStatus(Model, frozen=True, kw_only=True):
     guest_os_info: GuestOs = msgspec.field(default=GuestOs(), name="guestOSInfo")
     migration_state: MigrationState | None = None
     volume_status: tuple[VolumeStatus, ...] = ()
+    fs_freeze_status: str = ""
 
 
 class VirtualMachineInstance(Object, frozen=True, kw_only=True):

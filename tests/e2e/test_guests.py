@@ -1,0 +1,152 @@
+"""A Wukong whose guest really boots: what we say to KubeVirt and to cloud-init is what a Debian understands."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.kinds.wukong.api.kubevirt import VirtualMachineInstance
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import Client, Precondition, Selector
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret
+from corral.local import builds
+from corral.testing.cluster import Cluster
+from corral.testing.guests import Contents, Guests, Lan, debian_disk, qemu_root
+from corral.testing.guests.disk import inside
+from corral.testing.guests.launcher import LAN_SSH_PORT, pod_name
+from tests.integration.wukonglife import (
+    apply,
+    definitions,
+    is_gone,
+    is_restored,
+    is_taken,
+    operating,
+    phase_is,
+    take_snapshot,
+    until,
+)
+
+pytestmark = pytest.mark.cluster
+
+BOOT_WITHIN_S = 600.0  # half a minute on an idle machine: the processor is emulated
+# The disk that boots is not the first one, the address is not one that anybody hands out.
+SPEC = """
+cpu: 2
+memory: 768Mi
+sshKeySecret: keys
+cloudInitUser: {name: ada, groups: [sudo]}
+disks:
+- {name: data, size: 64Mi, storageClassName: wukong-test}
+- {name: root, size: 1Gi, boot: true, image: 'docker://images.test/debian:13', storageClassName: wukong-test}
+networks:
+- {name: default}
+- {name: lan, bridgeName: br0, ipConfig: {mode: static, address: 10.1.2.3/24}}
+cloudInit:
+  hostname: box
+  users: [{name: eve, sudo: '', groups: [], lockPasswd: true}]
+  mounts: [{path: /srv, disk: data}]
+  runCommands: ["echo 'made: #by corral' > /srv/made"]
+"""
+LOOK = """
+hostname; id -nG ada; id -nG eve; cat /srv/made; findmnt -no SOURCE,FSTYPE /srv
+echo $(( $(findmnt -bno SIZE /) >> 20 )); ip -br address show to 10.1.2.0/24; sudo cloud-init status
+"""
+
+
+@pytest.fixture
+def _definitions(corral_cluster: Cluster) -> Iterator[None]:
+    with definitions(corral_cluster):
+        yield
+
+
+@pytest.fixture
+async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
+    async with corral_cluster.client() as client:
+        yield client
+
+
+class Person:
+    """Who has a key, and reaches guests over the LAN: through the pod, in which the bridge is played."""
+
+    def __init__(self, cluster: Cluster, client: Client, namespace: str, folder: Path) -> None:
+        self._cluster, self._client, self._namespace = cluster, client, namespace
+        self._tools, self._key = qemu_root(), folder / "key"
+
+    async def public_key(self) -> bytes:
+        program = inside(self._tools, "/usr/bin/ssh-keygen")
+        await self._run(*program, "-q", "-t", "ed25519", "-N", "", "-f", str(self._key))
+        return self._key.with_suffix(".pub").read_bytes()
+
+    async def says(self, script: str) -> tuple[int, str]:
+        """What a script says that is run in the guest, and how it ended; 255 when the guest was not reached."""
+        instance = await self._client.get(VirtualMachineInstance, "vm", self._namespace)
+        kubectl = f"{builds.binary('kubectl')} --kubeconfig={self._cluster.kubeconfig} --namespace={self._namespace}"
+        reach = f"{kubectl} exec -i {pod_name(instance)} -- nc 127.0.0.1 {LAN_SSH_PORT + 1}"
+        known = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "ConnectTimeout=20")
+        options = (f"ProxyCommand={reach}", "LogLevel=ERROR", *known)
+        program = inside(self._tools, "/usr/bin/ssh")
+        words = (*program, "-i", str(self._key), *(f"-o{option}" for option in options), "ada@guest", script)
+        return await self._run(*words)
+
+    async def reaches(self) -> object:
+        """Once cloud-init has ended: it makes the mounts after it has let people in."""
+        ended, said = await self.says("test -e /var/lib/cloud/instance/boot-finished")
+        return True if ended == 0 else (ended, said[-500:])
+
+    async def _run(self, *command: str) -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        said, _ = await process.communicate()
+        return process.returncode or 0, said.decode(errors="replace")
+
+
+@pytest.mark.usefixtures("_definitions")
+async def test_a_guest_boots_as_its_wukong_says_and_is_set_back_and_goes(
+    corral_cluster: Cluster, client: Client, corral_namespace: str, tmp_path: Path
+) -> None:
+    ns = corral_namespace
+    person = Person(corral_cluster, client, ns, tmp_path)
+    keys = Secret(metadata=ObjectMeta(name="keys", namespace=ns), data={"authorized_keys": await person.public_key()})
+    await client.create(keys, field_manager="person")
+    guests = Guests(
+        client,
+        Contents(tmp_path, debian_disk()),
+        tools=qemu_root(),
+        image=corral_cluster.provide_toolbox(),
+        lans={"br0": Lan("10.1.2.0/24", reaches="10.1.2.3")},
+    )
+    async with operating(corral_cluster, client, ns, guests) as standin:
+        await apply(client, ns, SPEC)
+        await until(lambda: phase_is(client, ns, "Running"))
+        await until(person.reaches, BOOT_WITHIN_S)
+        _, said = await person.says(LOOK)
+        host, ada, eve, made, mount, size_mb, address, status = said.strip().splitlines()
+        assert (host, set(ada.split()), eve) == ("box", {"ada", "sudo"}, "eve")
+        assert (made, mount.split()[1]) == ("made: #by corral", "ext4")
+        assert int(size_mb) > 900, "the file system did not grow to the disk's size"
+        assert "10.1.2.3/24" in address
+        assert status == "status: done"
+
+        await person.says("echo friday | sudo tee /srv/day /root/day; sync")
+        await take_snapshot(client, ns, "friday")
+        await until(lambda: is_taken(client, ns, "friday", ("data", "root")))
+        await person.says("echo monday | sudo tee /srv/day /root/day; sync")
+        await apply(client, ns, SPEC + "restoreFromSnapshot: friday\n")
+        await until(lambda: is_restored(client, ns, "friday"))
+        await until(person.reaches, BOOT_WITHIN_S)
+        assert await person.says("sudo cat /srv/day /root/day; hostname") == (0, "friday\nfriday\nbox\n")
+
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+        await until(lambda: nothing_is_left(client, ns))
+        assert standin.refused == set()
+
+
+async def nothing_is_left(client: Client, namespace: str) -> object:
+    where = Selector(namespace=namespace)
+    pods = [pod.metadata.name for pod in (await client.list(Pod, where)).items]
+    claims = [claim.metadata.name for claim in (await client.list(PersistentVolumeClaim, where)).items]
+    return True if not pods and not claims else (pods, claims)
