@@ -7,7 +7,7 @@ can come between finding a free slot and taking it.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -52,7 +52,7 @@ class Gate:
 
     def enter_nowait(self, priority: Priority) -> bool:
         """Take a free slot, if there is one and nobody waits who goes before us."""
-        if not self._is_free(priority) or any(self._waiting[other] for other in _not_after(priority)):
+        if not self._is_free(priority) or any(self._waiting[other] for other in NOT_AFTER[priority]):
             return False
         self._under_way[priority] += 1
         return True
@@ -96,8 +96,9 @@ class Gate:
         return self._under_way[Priority.NORMAL] + self._under_way[Priority.BULK]
 
 
-def _not_after(priority: Priority) -> tuple[Priority, ...]:
-    """Those whose waiting ones go before a newcomer of this priority."""
-    if priority is Priority.LEASE:
-        return (Priority.LEASE,)
-    return tuple(other for other in Priority if Priority.LEASE < other <= priority)
+# Those whose waiting ones go before a newcomer of this priority.
+NOT_AFTER: Mapping[Priority, tuple[Priority, ...]] = {
+    Priority.LEASE: (Priority.LEASE,),
+    Priority.NORMAL: (Priority.NORMAL,),
+    Priority.BULK: (Priority.NORMAL, Priority.BULK),
+}
