@@ -5,6 +5,7 @@ Taken in place by slurmctld and slurmd, refused with a reason (by us, by the rea
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,10 @@ kind: Controller
 metadata: {name: demo}
 spec:
   configFileRefs: [{name: gpus}, {name: much}, {name: more}]
+  prologScriptRefs: [{name: before}]
+  epilogScriptRefs: [{name: after}]
+  prologSlurmctldScriptRefs: [{name: first}]
+  metrics: {enabled: true}
 ---
 apiVersion: slurm.corral.dev/v1alpha1
 kind: NodeSet
@@ -35,6 +40,7 @@ spec:
 """
 # Devices that every container has, in place of GPUs.
 GPUS = "AutoDetect=off\nName=gpu Type=h100 File=/dev/zero,/dev/full\n"
+A_SCRIPT = "#!/bin/sh\ntouch /tmp/{}-$SLURM_JOB_ID\n"
 MUCH = "x" * 79 + "\n"  # of such lines, more than one ConfigMap holds
 LINES = 8000
 UNTIL_TOLD = "until test -e /tmp/over; do sleep 0.5; done"
@@ -92,6 +98,21 @@ def state_of(lab: Lab, job: str) -> str:
     return next(word.partition("=")[2] for word in words if word.startswith("JobState="))
 
 
+def a_config_map(name: str, file: str, text: str) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {file: text}})
+
+
+def left_by(lab: Lab, script: str, job: str, pod: str = "worker-0") -> bool:
+    looked = lab.cluster.try_kubectl("-n", lab.namespace, "exec", pod, "--", "test", "-e", f"/tmp/{script}-{job}")
+    return looked.returncode == 0
+
+
+def metrics(lab: Lab, path: str) -> str:
+    host = lab.kubectl("get", "service", "demo-controller", "-o", "jsonpath={.spec.clusterIP}")
+    with urllib.request.urlopen(f"http://{host}:6817{path}", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
 def a_job(lab: Lab) -> str:
     """One that runs until somebody says that it is over."""
     command = ("sbatch", "--parsable", "--mem=50", "--output=/dev/null", "--wrap", UNTIL_TOLD)
@@ -105,9 +126,11 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
         ("gpus", "gres.conf", GPUS),
         ("much", "much.txt", MUCH * LINES),
         ("more", "more.txt", MUCH * LINES),
+        ("before", "before.sh", A_SCRIPT.format("before")),
+        ("after", "after.sh", A_SCRIPT.format("after")),
+        ("first", "first.sh", A_SCRIPT.format("first")),
     ):
-        files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {file: text}}
-        lab.kubectl("create", "-f", "-", stdin=json.dumps(files))
+        lab.kubectl("create", "-f", "-", stdin=a_config_map(name, file, text))
     lab.kubectl("apply", "-f", "-", stdin=CLUSTER)
     config_applied(lab, "Confirmed")
     sizes = lab.on_controller("sh", "-c", "cat /etc/slurm/much.txt | wc -c; cat /etc/slurm/more.txt | wc -c").split()
@@ -119,6 +142,16 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
     assert lab.on_controller("sinfo", "-h", "-N", "-n", "worker-0", "-p", "all", "-o", "%G").split() == ["gpu:h100:2"]
     given = ("srun", "--mem=50", "--gres=gpu:h100:1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_STEP_GPUS")
     assert lab.on_controller(*given).split() == ["0", "0"]
+
+    # Scripts come to slurmctld and to the workers, and run around each job.
+    short = lab.on_controller("sbatch", "--parsable", "--mem=50", "--output=/dev/null", "--wait", "--wrap", "true")
+    short = short.strip()
+    assert left_by(lab, "first", short, "demo-controller-0")
+    assert left_by(lab, "before", short)
+    until(lambda: left_by(lab, "after", short), "the epilog of a job that has ended")
+
+    # 26.05 tells its own figures, at the paths that a ServiceMonitor names.
+    assert "slurm_nodes_idle" in metrics(lab, "/metrics/nodes")
 
     # Without privileges no job can be confined, and a worker that is to do it says why it does not start.
     confining = ("env", "SLURM_CONFINE_JOBS=yes", "SLURM_CONF_SERVER=nowhere:1", "/usr/libexec/corral/slurmd-run")
@@ -133,6 +166,13 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
     assert daemons(lab)["slurmctld"]["yes"] == 1
     assert daemons(lab)["slurmd"] == {"yes": 1, "no": 0, "unknown": 0}
 
+    # A file that the configuration refers to is looked at too: another text of it is another configuration.
+    lab.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-",
+                stdin=a_config_map("before", "before.sh", A_SCRIPT.format("other")))  # fmt: skip
+    until(
+        lambda: "other" in lab.kubectl("exec", "worker-0", "--", "cat", "/run/slurm/conf/before.sh"), "the new script"
+    )
+
     # Wrong: found by the linter, with line and reason.
     change(lab, "MinJobAge=3078\nMinJobAg=79")
     assert "spec.extraConf: line 2: MinJobAg is no key" in config_applied(lab, "ConfigInvalid")
@@ -140,6 +180,12 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
     # Wrong: found by the real daemon only.
     change(lab, "MinJobAge=3078\nJobSubmitPlugins=nosuch")
     assert "failed to initialize job_submit plugin" in config_applied(lab, "ConfigRefused")
+    assert value_of(lab, "MinJobAge") == "3077 sec"
+    assert started(lab) == first
+
+    # Wrong: found by the very slurmctld that should run it, since the trial has no records of jobs. It stays as it was.
+    change(lab, "MinJobAge=3079\nJobCompType=jobcomp/filetxt\nJobCompLoc=/nowhere/jobs")
+    assert "kept what it had: fatal: open /nowhere/jobs" in config_applied(lab, "ConfigRefused")
     assert value_of(lab, "MinJobAge") == "3077 sec"
     assert started(lab) == first
 
