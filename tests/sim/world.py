@@ -23,6 +23,7 @@ from corral.engine.store import Key
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.controller import controller
+from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
@@ -66,7 +67,7 @@ class _AtOnce(ThreadPoolExecutor):
 
 
 class _Witness:
-    """Around a NodeSet's reconciler: remembers what its last plan lists, and that planning twice is planning once."""
+    """Around a NodeSet's reconciler: remembers what its last plan lists, and that what it remembers changes no plan."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -77,8 +78,11 @@ class _Witness:
 
     def plan(self, snapshot: Any, /) -> Plan:
         decided: Plan = self._inner.plan(snapshot)
-        if decided != self._inner.plan(snapshot):
-            raise LawBroken(f"two plans of one snapshot differ: {summary_lines(decided)}")
+        anew = plan(msgspec.structs.replace(snapshot, before=None))
+        if decided != anew:
+            raise LawBroken(
+                f"what was remembered changes a plan: {summary_lines(decided)}, anew: {summary_lines(anew)}"
+            )
         self.listed[snapshot.object.metadata.name] = frozenset(_listed(decided))
         return decided
 

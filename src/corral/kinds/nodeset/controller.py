@@ -5,7 +5,17 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader, generation_changed
+from corral.engine import (
+    NOTHING,
+    Controller,
+    Key,
+    KindController,
+    Outcome,
+    OutsideFailed,
+    Plan,
+    Reader,
+    generation_changed,
+)
 from corral.kinds import endpoints, names
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
@@ -17,7 +27,7 @@ from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
-from corral.kinds.nodeset.workers import Before, Snapshot
+from corral.kinds.nodeset.workers import Before, Snapshot, says_the_same
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node, Pod, Secret, Service
@@ -36,14 +46,15 @@ class NodeSetReconciler:
         self._nodesets: dict[str, set[Key]] = {}  # by cluster: whom a change of Slurm's facts concerns
         self._before: dict[Key, Before] = {}
         self._rosters: dict[Key, Roster] = {}
+        self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         nodeset = read.get(NodeSet, key.name, key.namespace)
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
-            self._before.pop(key, None)
-            self._rosters.pop(key, None)
+            for known in (self._before, self._rosters, self._settled):
+                known.pop(key, None)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
@@ -74,7 +85,17 @@ class NodeSetReconciler:
         return known
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
-        return plan(snapshot)
+        """A plan without an action and without a wait holds until something changes; that is what it means."""
+        key = Key(snapshot.object.metadata.namespace, snapshot.object.metadata.name)
+        settled = self._settled.get(key)
+        if settled is not None and says_the_same(settled, snapshot):
+            return NOTHING
+        decided = plan(snapshot)
+        if decided == NOTHING:
+            self._settled[key] = snapshot
+        else:
+            self._settled.pop(key, None)
+        return decided
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
         if not isinstance(call, Drain | Undrain | Forget):

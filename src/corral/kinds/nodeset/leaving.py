@@ -32,6 +32,8 @@ def vacant_ordinals(taken: Set[int], replicas: int, reserved: Sequence[int]) -> 
 
 
 def without(workers: Sequence[Worker], others: Sequence[Worker]) -> list[Worker]:
+    if not others:
+        return list(workers)
     names = {worker.name for worker in others}
     return [worker for worker in workers if worker.name not in names]
 

@@ -34,12 +34,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
 
 
-def asked_for(snapshot: Snapshot, controller: Controller, known: Sequence[Worker], old: Sequence[Worker] = ()) -> Asked:
+def asked_for(snapshot: Snapshot, controller: Controller, old: Sequence[Worker] = ()) -> Asked:
     """`old`: those that a rollout is to replace. Raises BadOverride, BadUpdate."""
-    live = [worker for worker in known if worker.is_live]
-    per_machine = snapshot.object.spec.is_per_machine
+    live, per_machine = snapshot.live, snapshot.object.spec.is_per_machine
     ours = [worker for worker in live if worker.make is not None and worker.make.stands_for_machine is per_machine]
-    if snapshot.object.spec.is_per_machine:
+    if per_machine:
         return _by_machine(snapshot, controller, ours)
     return _by_ordinal(snapshot.object, ours, surge(snapshot, without(old, without(live, ours))))
 

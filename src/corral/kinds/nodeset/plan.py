@@ -58,15 +58,15 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
     revision = revision_of(nodeset, controller)
     try:
         old = outdated(
-            [worker for worker in known if worker.is_live],
+            snapshot.live,
             snapshot,
             lambda make: is_outdated(make, revision, turn.version) or is_of_other_mode(nodeset, make),
         )
-        asked = asked_for(snapshot, controller, known, old)
+        asked = asked_for(snapshot, controller, old)
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
     leaving = asked.leaving
-    staying = without([worker for worker in known if worker.is_live], leaving)
+    staying = without(snapshot.live, leaving)
     rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
     replaced = rolling.replaced
     lost = [w for w in without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
@@ -94,7 +94,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
 def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
     """What Slurm says, on the pods; last, and not on those that the plan deletes."""
     going = {action.target.name for action in decided.actions if isinstance(action, Delete)}
-    changed = [worker for worker in snapshot.workers if worker.is_live and not worker.is_shown]
+    changed = [worker for worker in snapshot.live if not worker.is_shown]
     written = [worker for worker in changed if worker.name not in going][:SHOWN_MAX]
     return decided + Plan(
         actions=tuple(

@@ -16,7 +16,7 @@ from corral.kube.meta import Condition
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     nodeset, known = snapshot.object, snapshot.workers
     said = SUSPENDED if nodeset.spec.suspend else verdict(outcome, ready_message="every worker is there")
-    live = [worker for worker in known if worker.is_live]
+    live = snapshot.live
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
     is_up_to_date = {
@@ -45,7 +45,7 @@ def _desired(snapshot: Snapshot) -> int:
     if not nodeset.spec.is_per_machine:
         return nodeset.spec.replicas
     try:
-        return asked_for(snapshot, controller, snapshot.workers).count if controller else nodeset.status.desired
+        return asked_for(snapshot, controller).count if controller else nodeset.status.desired
     except (BadOverride, BadUpdate):
         return nodeset.status.desired
 

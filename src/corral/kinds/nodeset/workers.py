@@ -206,6 +206,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             ]
         )
 
+    @cached_property
+    def live(self) -> tuple[Worker, ...]:
+        return tuple([worker for worker in self.workers if worker.is_live])
+
     def remembered(self) -> Before:
         return Before(
             pods=self.pods,
@@ -221,6 +225,24 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return None
         settled = self.now - timedelta(seconds=REGISTERED_WITHIN_S)
         return settled if _answers_since(self.object, settled) else LONG_AGO
+
+
+def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
+    """Whether everything but the time is as it was."""
+    before, after = earlier.object, later.object
+    return (
+        earlier.pods is later.pods
+        and earlier.revisions is later.revisions
+        and earlier.guards is later.guards
+        and earlier.workers == later.workers
+        and earlier.machines == later.machines
+        and (recent(earlier) is None) == (recent(later) is None)
+        and earlier.controller == later.controller
+        and before.spec == after.spec
+        and before.metadata.uid == after.metadata.uid
+        and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp
+        and before.metadata.finalizers == after.metadata.finalizers
+    )
 
 
 def selector(nodeset: str) -> str:
