@@ -49,7 +49,7 @@ def test_workers_rest_api_and_login_nodes_join_a_slurmctld_that_runs_elsewhere(l
         a("Controller", THEIRS),
         a("Controller", OURS, **external(lab.namespace)),
         a("NodeSet", WORKERS, replicas=1, slurmd=limits, **ours),
-        a("RestApi", REST, **ours),
+        a("RestApi", REST, replicas=2, **ours),
         a("LoginSet", DOOR, **ours),
     ):
         lab.kubectl("apply", "-f", "-", stdin=manifest)
@@ -60,6 +60,14 @@ def test_workers_rest_api_and_login_nodes_join_a_slurmctld_that_runs_elsewhere(l
     assert said.split() == [WORKER]
     owned = json.loads(lab.kubectl("get", "statefulset", "-o", "json"))["items"]
     assert [one["metadata"]["name"] for one in owned] == [names.controller_name(THEIRS)]
+
+    # slurmrestd twice, as nobody special, and without the cluster's key.
+    counted = lab.kubectl("get", f"restapi.slurm.corral.dev/{REST}", "-o", "jsonpath={.status.readyReplicas}")
+    assert counted == "2"
+    looked = "id -u; cat /etc/corral/keys/* /etc/slurm/*.key /etc/slurm/*.jwks 2>/dev/null | wc -c"
+    slurmrestd = f"deployment/{names.restapi_name(REST)}"
+    user, key_bytes = lab.kubectl("exec", slurmrestd, "--", "sh", "-c", looked).split()
+    assert (int(user) > 0, key_bytes) == (True, "0")
 
     # Its REST API proves that nobody works there any more: only then a worker goes.
     lab.kubectl("scale", f"nodeset.slurm.corral.dev/{WORKERS}", "--replicas=0")

@@ -5,6 +5,8 @@ and what is left to mend after slurmctld was killed.
 
     what is referred to and missing     is waited for, by name; everything that does not need it is done
     a configuration that is wrong       is not delivered; the last good one stays, and the reason names the line
+    the first configuration             waits a moment for NodeSets that are applied with the Controller: one that comes
+                                        later is a reconfigure, just when workers ask for their files
     a configuration that changed        goes into the ConfigMaps; the pod's annotation makes kubelet renew the mounted
                                         files; slurmctld is told to take them, in its pod, without a restart
     a key that needs a restart          marks the ConfigMap and, from there, the pod's template. The mark outlives a
@@ -14,6 +16,7 @@ What slurmctld runs is known only from itself. While it does not say, nothing is
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import msgspec
 
@@ -40,6 +43,7 @@ from corral.kube.models.apps_v1 import StatefulSet
 from corral.kube.models.core_v1 import ConfigMap, Secret, Service
 
 ERRORS_SHOWN_MAX = 5
+COMPANY = timedelta(seconds=2)  # what is applied together comes within this; times of birth are whole seconds
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -59,6 +63,8 @@ def _cluster(snapshot: Snapshot) -> Plan:
     controller = snapshot.object
     keys_needed = _keys_needed(snapshot) + rotation.losses(snapshot)
     files, config_needed = configuration(snapshot)
+    if files is not None and (company := _in_company(snapshot)):
+        files, config_needed = None, company
     rest = rest_needed(snapshot, files)
     if rest and (wait := held_back(snapshot, rest)):
         files, rest, config_needed = None, None, Plan(waits=(wait,), again_after_s=ASK_JOBS_AGAIN_S)
@@ -109,6 +115,15 @@ def configuration(snapshot: Snapshot) -> tuple[Files | None, Plan]:
     shown = "; ".join(files.errors[:ERRORS_SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
     stays = "the last good configuration stays" if current(snapshot) else "slurmctld is not started"
     return None, _stalled("ConfigInvalid", f"{shown}; {stays}")
+
+
+def _in_company(snapshot: Snapshot) -> Plan | None:
+    """What is waited for before the first configuration is written, if anything."""
+    born = snapshot.object.metadata.creation_timestamp
+    if born is None or current(snapshot) or not (timedelta() <= snapshot.now - born < COMPANY):
+        return None
+    wait = Wait(reason="SlurmctldStarting", message="waiting a moment for NodeSets that come with it")
+    return Plan(waits=(wait,), again_after_s=(born + COMPANY - snapshot.now).total_seconds())
 
 
 def _children(snapshot: Snapshot, files: Files | None, restart: str, *, start: bool) -> Plan:

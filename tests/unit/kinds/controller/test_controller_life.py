@@ -119,7 +119,7 @@ async def a_running_cluster(**spec: Any) -> AsyncIterator[World]:
     world = World()
     world.add("Controller", "demo", spec=spec)
     world.operator.start()
-    await asyncio.sleep(2)
+    await asyncio.sleep(3)
     world.start_pod()
     await asyncio.sleep(2)
     yield world
@@ -174,7 +174,7 @@ async def test_an_unreachable_pod_is_unknown_and_asked_again() -> None:
     world.slurmctld.is_gone = True
     world.add("Controller", "demo")
     world.operator.start()
-    await asyncio.sleep(2)
+    await asyncio.sleep(3)
     world.start_pod()
     await asyncio.sleep(2)
     assert world.condition("ConfigApplied") == ("Unknown", "StateUnknown")
@@ -236,7 +236,7 @@ async def test_a_slurmctld_that_came_back_hears_its_workers_again_and_is_then_le
     world.add("Controller", "demo")
     world.operator.start()
     world.start_worker()
-    await asyncio.sleep(2)
+    await asyncio.sleep(3)
     world.start_pod()
     await asyncio.sleep(10)
     assert world.slurmctld.asked == ["state"]

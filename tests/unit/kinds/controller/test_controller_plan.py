@@ -1,5 +1,7 @@
 """What is decided about a Controller: what is made and in which order, what is waited for, what is delivered."""
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
@@ -23,6 +25,7 @@ from corral.kube.models.core_v1 import (
     Service,
 )
 from tests.unit.kinds.controller.builders import (
+    NOW,
     a_config_map,
     a_controller,
     a_nodeset,
@@ -460,3 +463,21 @@ def test_what_slurmctld_refuses_is_told_in_its_own_words() -> None:
     assert (state, reason) == ("False", "ConfigRefused")
     assert "failed to initialize job_submit plugin" in message
     assert {c.type: c.status for c in status(snapshot, outcome).conditions}["Stalled"] == "True"
+
+
+@pytest.mark.parametrize(("age_s", "waits"), [(0.0, True), (1.5, True), (2.0, False), (-30.0, False)])
+def test_the_first_configuration_waits_for_nodesets_that_are_applied_with_it(age_s: float, waits: bool) -> None:
+    young = a_controller()
+    born = msgspec.structs.replace(young.metadata, creation_timestamp=NOW - timedelta(seconds=age_s))
+    decided = plan(a_snapshot(msgspec.structs.replace(young, metadata=born)))
+
+    made = {one.resource.kind for one in made_by(decided)}
+    assert made == ({"Service", "Secret"} if waits else {"Service", "Secret", "ConfigMap", "StatefulSet"})
+    assert decided.again_after_s == (2.0 - age_s if waits else None)
+
+
+def test_a_configuration_that_was_written_is_not_waited_with() -> None:
+    seen = settled()
+    born = msgspec.structs.replace(seen.object.metadata, creation_timestamp=NOW)
+    young = msgspec.structs.replace(seen.object, metadata=born)
+    assert plan(msgspec.structs.replace(seen, object=young)).actions == ()
