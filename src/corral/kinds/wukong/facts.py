@@ -89,7 +89,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             self.machine,
             self.disk_objects,
             is_stopped=self.instance is None and self.machine is not None and _is_halted(self.machine),
-            is_served=VirtualMachineRestore not in self.absent,
+            absent=self.absent,
         )
 
     @property
@@ -98,7 +98,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_restored(self) -> bool:
-        return is_restored(self.object, self.restore, self.machine, self.disk_objects)
+        return is_restored(self.object, self.source, self.restore, self.machine, self.disk_objects)
 
     @cached_property
     def attachment_names(self) -> frozenset[str]:

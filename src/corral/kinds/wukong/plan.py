@@ -43,7 +43,7 @@ from corral.kinds.wukong.facts import (
     phase_of,
 )
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
-from corral.kinds.wukong.restore import Stage, machine_restore
+from corral.kinds.wukong.restore import Stage, is_from, machine_restore
 from corral.kinds.wukong.schedule import scheduled
 from corral.kinds.wukong.service import service_of
 from corral.kube.meta import Object, ref
@@ -118,6 +118,8 @@ def _disks(snapshot: Snapshot) -> Plan:
 
 def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
     what = f"disk {disk.config.name}"
+    if _is_set_back(snapshot, disk):
+        return _made_way(_there(disk), snapshot.object.spec.restore_from_snapshot)
     match disk.state:
         case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
             return NOTHING  # told by _absent
@@ -134,12 +136,25 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
         case State.FAILED:
             return Plan(waits=(Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True),))
         case State.FILLING:
-            return _kept(disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
+            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
         case State.UNBOUND:
             message = f"{what}: waiting for a volume for claim {disk.name}"
-            return _kept(disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
+            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
         case _:
-            return _kept(disk) + _grown(disk)
+            return _marked(snapshot, disk) + _grown(disk)
+
+
+def _is_set_back(snapshot: Snapshot, disk: Disk) -> bool:
+    """Whether what there is of it has to go, because it is not from the snapshot."""
+    if not snapshot.restoring.replaces(disk.config.name) or disk.state in (State.MISSING, State.TAKEN, State.GOING):
+        return False
+    return not is_from(_there(disk), snapshot.object.spec.restore_from_snapshot)
+
+
+def _made_way(obj: Object, snapshot: str) -> Plan:
+    """A claim of CDI's goes with its DataVolume."""
+    message = f"it comes back as WukongSnapshot {snapshot} has it"
+    return Plan(actions=(Delete(target=target(obj), reason="DiskSetBack", message=message),))
 
 
 def _there(disk: Disk) -> Object:
@@ -161,19 +176,25 @@ def _filling_text(disk: Disk) -> str:
     return f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}"
 
 
-def _kept(disk: Disk) -> Plan:
-    """The policy is written on the objects, where it still stands when the entry of the spec is gone."""
-    wanted = keep_text(keep=disk.config.keep_on_delete)
-    differ = [
-        obj
-        for obj in (disk.data_volume, disk.claim)
-        if obj is not None and obj.metadata.annotations.get(names.KEEP_ANNOTATION) != wanted
-    ]
-    merge = {"metadata": {"annotations": {names.KEEP_ANNOTATION: wanted}}}
-    message = "whether the disk outlives the Wukong"
-    return Plan(
-        actions=tuple(Patch(target=target(obj), merge=merge, reason="KeepPolicy", message=message) for obj in differ)
-    )
+def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
+    """The keep policy is written on the objects, where it still stands when the entry of the spec is gone.
+
+    Which snapshot it is from is forgotten with the wish, so that the same wish can be made again.
+    """
+    keep = keep_text(keep=disk.config.keep_on_delete)
+    forget = not snapshot.object.spec.restore_from_snapshot
+    actions = []
+    for obj in (obj for obj in (disk.data_volume, disk.claim) if obj is not None):
+        written = obj.metadata.annotations
+        marks: dict[str, str | None] = (
+            {names.KEEP_ANNOTATION: keep} if written.get(names.KEEP_ANNOTATION) != keep else {}
+        )
+        marks |= {names.RESTORED_ANNOTATION: None} if forget and names.RESTORED_ANNOTATION in written else {}
+        if marks:
+            message = "whether the disk outlives the Wukong, and whether it is from a snapshot"
+            merge = {"metadata": {"annotations": marks}}
+            actions.append(Patch(target=target(obj), merge=merge, reason="DiskMarked", message=message))
+    return Plan(actions=tuple(actions))
 
 
 def _grown(disk: Disk) -> Plan:
@@ -203,7 +224,7 @@ def _machine(snapshot: Snapshot) -> Plan:
     had = {backing_name(volume) for volume in present.spec.template.spec.volumes} if present else set()
     disks = [disk for disk in snapshot.disks if disk.is_usable or disk.name in had]
     try:
-        halted = snapshot.restoring.stage is Stage.HALTING
+        halted = snapshot.restoring.stage in (Stage.HALTING, Stage.REPLACING)
         desired = virtual_machine(wukong, disks, present, snapshot.instance, halted=halted)
     except BadSpec as error:
         return Plan(waits=(Wait(reason="BadSpec", message=str(error), stalled=True),))

@@ -1,10 +1,12 @@
 """Bringing disks back from a WukongSnapshot: `restoreFromSnapshot`. Pure.
 
     a Wukong without a machine   its disks are filled from the snapshot's VolumeSnapshots, by CDI
-    one that has a machine       is set back in place: halted, then a VirtualMachineRestore, then as it was
+    one that has a machine       is set back in place: halted, then its disks come back, then as it was
+        the whole machine        by a VirtualMachineRestore; until KubeVirt has finished, nothing of ours touches disks
+        single disks             each is deleted and made again from its VolumeSnapshot, by CDI
 
-While KubeVirt sets disks back it deletes and makes claims: until it has finished, nothing of ours touches disks or the
-machine. It happens once for each value of the field; taking the field out and setting it again asks for it again.
+It happens once for each value of the field; taking the field out and setting it again asks for it again. A disk that
+was made from a snapshot says so (an annotation), for as long as the field does.
 """
 
 import enum
@@ -13,9 +15,11 @@ from collections.abc import Mapping
 import msgspec
 
 from corral.kinds.wukong import names
+from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import GROUP as KUBEVIRT_GROUP
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
 from corral.kinds.wukong.api.snapshots import MachineRef, RestoreSpec, VirtualMachineRestore
+from corral.kinds.wukong.disks import AWAITS_MACHINE
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import EMPTY, Object, ObjectMeta
@@ -27,6 +31,7 @@ class Stage(enum.Enum):
     FILLING = "filling"  # new disks, from it
     HALTING = "halting"  # the machine, before it is set back
     UNDER_WAY = "under way"  # hands off
+    REPLACING = "replacing"  # disks of a machine that is halted
     IMPOSSIBLE = "impossible"
 
 
@@ -38,10 +43,14 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_in_place(self) -> bool:
-        return self.stage in (Stage.HALTING, Stage.UNDER_WAY)
+        return self.stage in (Stage.HALTING, Stage.UNDER_WAY, Stage.REPLACING)
+
+    def replaces(self, disk: str) -> bool:
+        return self.stage is Stage.REPLACING and disk in self.sources
 
 
 DONE = Restoring()
+FILLED = AWAITS_MACHINE | {"Succeeded"}  # phases of a DataVolume
 
 
 def restoring(
@@ -52,10 +61,10 @@ def restoring(
     disks: tuple[Object, ...],
     *,
     is_stopped: bool,
-    is_served: bool,
+    absent: frozenset[type[Object]],
 ) -> Restoring:
     """`disks`: what there is of them."""
-    if is_restored(wukong, restore, machine, disks):
+    if is_restored(wukong, source, restore, machine, disks):
         return DONE
     asked = wukong.spec.restore_from_snapshot
     where = f"{wukong.metadata.namespace}/{asked}"
@@ -66,38 +75,66 @@ def restoring(
     if source.status.phase != "Succeeded":
         return _waiting(f"waiting until WukongSnapshot {where} is taken")
     if machine is None:
-        sources = {disk.name: disk.volume_snapshot_name for disk in source.status.disks}
-        return Restoring(stage=Stage.FILLING, sources=sources)
-    return _in_place(wukong, source, restore, is_stopped=is_stopped, is_served=is_served)
+        return Restoring(stage=Stage.FILLING, sources=_sources(source))
+    return _in_place(wukong, source, restore, is_stopped=is_stopped, absent=absent)
+
+
+def _sources(source: WukongSnapshot) -> Mapping[str, str]:
+    return {disk.name: disk.volume_snapshot_name for disk in source.status.disks}
+
+
+def is_from(disk: Object, snapshot: str) -> bool:
+    return disk.metadata.annotations.get(names.RESTORED_ANNOTATION) == snapshot
 
 
 def is_restored(
-    wukong: Wukong, restore: VirtualMachineRestore | None, machine: VirtualMachine | None, disks: tuple[Object, ...]
+    wukong: Wukong,
+    source: WukongSnapshot | None,
+    restore: VirtualMachineRestore | None,
+    machine: VirtualMachine | None,
+    disks: tuple[Object, ...],
 ) -> bool:
     asked, told = wukong.spec.restore_from_snapshot, wukong.status.restored_from
     if not asked or told == asked or (restore is not None and restore.status.complete):
         return True
-    born = any(disk.metadata.annotations.get(names.RESTORED_ANNOTATION) == asked for disk in disks)
-    return machine is not None and born and not told
+    if machine is None or source is None:
+        return False
+    filled = {disk.metadata.name for disk in disks if is_from(disk, asked) and _is_filled(disk)}
+    held = {disk.name for disk in source.status.disks} & {disk.name for disk in wukong.spec.disks}
+    return bool(held) and {names.disk_name(wukong.metadata.name, disk) for disk in held} <= filled
+
+
+def _is_filled(disk: Object) -> bool:
+    return isinstance(disk, DataVolume) and disk.status.phase in FILLED
 
 
 def _in_place(
-    wukong: Wukong, source: WukongSnapshot, restore: VirtualMachineRestore | None, *, is_stopped: bool, is_served: bool
+    wukong: Wukong,
+    source: WukongSnapshot,
+    restore: VirtualMachineRestore | None,
+    *,
+    is_stopped: bool,
+    absent: frozenset[type[Object]],
 ) -> Restoring:
     name = source.metadata.name
     if source.spec.wukong_name != wukong.metadata.name:
         message = f"WukongSnapshot {name} is of Wukong {source.spec.wukong_name}: only a new Wukong can be made from it"
         return _impossible("RestoreImpossible", message)
-    if not source.status.snapshot_name:
-        message = f"WukongSnapshot {name} is of single disks: add a disk with source.snapshot, or make a new Wukong"
-        return _impossible("RestoreImpossible", message)
-    if not is_served:
-        missing = VirtualMachineRestore.resource.plural_and_group
-        return _impossible("SnapshotsMissing", f"this cluster does not have {missing}: install KubeVirt with snapshots")
+    is_whole = bool(source.status.snapshot_name)
+    needed = VirtualMachineRestore if is_whole else DataVolume
+    if needed in absent:
+        missing, brings = needed.resource.plural_and_group, "KubeVirt with snapshots" if is_whole else "CDI"
+        return _impossible("SnapshotsMissing", f"this cluster does not have {missing}: install {brings}")
     if restore is not None:
         return _under_way(restore, name)
     message = f"the machine stops before its disks are set back to WukongSnapshot {name}"
-    return Restoring(stage=Stage.UNDER_WAY if is_stopped else Stage.HALTING, reason="Restoring", message=message)
+    if not is_stopped:
+        return Restoring(stage=Stage.HALTING, reason="Restoring", message=message)
+    if is_whole:
+        return Restoring(stage=Stage.UNDER_WAY, reason="Restoring", message=message)
+    sources = _sources(source)
+    message = f"CDI sets {', '.join(sources)} back to WukongSnapshot {name}"
+    return Restoring(stage=Stage.REPLACING, reason="Restoring", message=message, sources=sources)
 
 
 def _under_way(restore: VirtualMachineRestore, name: str) -> Restoring:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachineInstance
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.models.core_v1 import PersistentVolumeClaim
@@ -133,18 +134,100 @@ async def test_a_new_wukong_waits_for_its_snapshot_before_it_makes_a_disk() -> N
     assert (await world.wukong("copy")).status.phase == "Running"
 
 
+class DiskWorld(SnapshotWorld):
+    """With a snapshot of one of two disks."""
+
+    async def opened(self) -> "DiskWorld":
+        await self.open()
+        await self.take("part", disks=("data",))
+        return self
+
+    async def uids(self) -> dict[str, str]:
+        return {name: (await self.claim(name)).metadata.uid for name in ("vm-root", "vm-data")}
+
+    async def source(self) -> object:
+        found = self.server.get(DataVolume, "vm-data", NAMESPACE)
+        return found["spec"]["source"] if found else None
+
+
+async def test_a_single_disk_is_set_back_in_place_and_the_others_stay() -> None:
+    world = await DiskWorld().opened()
+    before, booted = await world.uids(), (await world.instance()).metadata.uid
+    await world.change({"restoreFromSnapshot": "part"})
+
+    after = await world.uids()
+    assert after["vm-root"] == before["vm-root"]
+    assert after["vm-data"] != before["vm-data"]
+    assert await world.source() == {"snapshot": {"name": "part-data", "namespace": NAMESPACE}}
+    assert (await world.instance()).metadata.uid != booted
+    wukong = await world.wukong()
+    assert (wukong.status.phase, wukong.status.restored_from) == ("Running", "part")
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    assert world.names(VirtualMachineRestore) == []
+
+
+async def test_a_disk_is_never_taken_from_a_machine_that_runs_nor_the_machine_started_without_it() -> None:
+    world = await DiskWorld().opened()
+    before = await world.uids()
+    world.standin.pace_s = 30
+    await world.patch(Wukong, "vm", {"spec": {"restoreFromSnapshot": "part"}})
+    for _ in range(300):
+        await asyncio.sleep(3)
+        claims = {
+            c["metadata"]["name"]: c["metadata"]["uid"] for c in world.server.all_of(PersistentVolumeClaim, NAMESPACE)
+        }
+        runs, is_old = bool(world.names(VirtualMachineInstance)), claims.get("vm-data") == before["vm-data"]
+        volume = world.server.get(DataVolume, "vm-data", NAMESPACE)
+        is_filled = volume is not None and volume.get("status", {}).get("phase") == "Succeeded"
+        assert not runs or is_old or is_filled
+    assert (await world.wukong()).status.restored_from == "part"
+
+
+async def test_a_single_disk_is_set_back_once_and_again_only_when_it_is_asked_for_again() -> None:
+    world = await DiskWorld().opened()
+    await world.change({"restoreFromSnapshot": "part"})
+    first = await world.uids()
+    await world.days_pass(0.5)
+    assert await world.uids() == first
+    world.standin_goes_on()
+    await world.change({"restoreFromSnapshot": None})
+    assert await world.uids() == first
+    await world.change({"restoreFromSnapshot": "part"})
+    assert (await world.uids())["vm-data"] != first["vm-data"]
+
+
+@pytest.mark.parametrize("writes", range(1, 7))
+async def test_an_operator_that_dies_while_it_sets_a_disk_back_sets_it_back_once(writes: int) -> None:
+    world = await DiskWorld().opened()
+    before = await world.uids()
+    keeper = asyncio.create_task(world.operator.keep_running())
+    world.operator.connection.crash_after_writes(writes)
+    await world.change({"restoreFromSnapshot": "part"})
+    assert (await world.wukong()).status.restored_from == "part"
+    assert (await world.uids())["vm-root"] == before["vm-root"]
+    assert await world.source() == {"snapshot": {"name": "part-data", "namespace": NAMESPACE}}
+    keeper.cancel()
+
+
+async def test_without_cdi_a_single_disk_is_left_as_it_is_and_the_machine_runs() -> None:
+    world = SnapshotWorld(lacking=(DataVolume,))
+    await world.open("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}")
+    await world.take("part", disks=("root",))
+    before = (await world.claim("vm-root")).metadata.uid
+    await world.change({"restoreFromSnapshot": "part"})
+    assert await world.condition("Stalled") == ("True", "SnapshotsMissing")
+    assert (await world.claim("vm-root")).metadata.uid == before
+    assert (await world.wukong()).status.phase == "Running"
+
+
 async def test_what_cannot_be_set_back_is_told_and_the_machine_runs_on() -> None:
     world = SnapshotWorld()
     await world.open()
-    await world.take("part", disks=("data",))
-    await world.change({"restoreFromSnapshot": "part"})
-    assert await world.condition("Stalled") == ("True", "RestoreImpossible")
-    assert "of single disks" in (await world.wukong()).status.conditions[0].message
-    assert (await world.wukong()).status.phase == "Running"
-
     await world.take()
     await world.add(a_wukong(name="other"))
     await world.change({"restoreFromSnapshot": "friday"}, "other")
+    assert await world.condition("Stalled", "other") == ("True", "RestoreImpossible")
+    assert (await world.wukong("other")).status.phase == "Running"
     assert "only a new Wukong can be made from it" in (await world.wukong("other")).status.conditions[0].message
 
 
