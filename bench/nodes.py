@@ -2,7 +2,8 @@
 
 No scheduler takes the pods and their Slurm is elsewhere and silent, so what is measured is Corral and the API server
 alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time. At each size a quiet minute follows;
-then the NodeSet is touched a few times, which shows what a pass costs that finds everything as it should be.
+then the NodeSet is touched a few times. What a pass costs that finds everything as it should be is measured apart, in a
+process without a server (`bench/node_pass.py`).
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from typing import Any
 
 import msgspec
 
+from bench import node_pass
 from bench.claims import Claim, Run
 from bench.lab import Kubectl, Operator, namespace, operator, until
-from bench.process import Settings
+from bench.node_pass import Passes
+from bench.process import Settings, measured
 from bench.server import bare_session, our_client
 from bench.world import at_once
 from corral.kinds.nodeset.spec import NodeSet
@@ -106,16 +109,34 @@ MEMORY = Claim(
     measured_unit="MiB",
     baseline="before the first worker",
 )
+TOUCH = Claim(
+    key="nodes-touch",
+    title="What the operator needs for a touch of a NodeSet of 4,000 workers that wait for their Slurm",
+    unit="ms of CPU",
+    bound=None,
+    measured="CPU for each of 20 touches, the event and the request included",
+    measured_unit="ms",
+    baseline="with 1,000 workers",
+)
 PASS = Claim(
     key="nodes-pass",
     title="A pass over an unchanged NodeSet of 4,000 workers",
     unit="ms of CPU",
     bound=20.0,
-    measured="CPU for each of 20 touches",
+    measured="observe, plan and report",
     measured_unit="ms",
-    baseline="with 1,000 workers",
+    baseline="when one pod of all has changed",
 )
-CLAIMS = (FIRST, MORE, WRITES, CPU, QUIET_WRITES, QUIET_CPU, MEMORY_FIRST, MEMORY, PASS)
+PLAN = Claim(
+    key="nodes-plan",
+    title="The first pass over 5,000 Slurm nodes with 10,000 jobs",
+    unit="ms of CPU",
+    bound=100.0,
+    measured="observe, plan and report, with nothing remembered",
+    measured_unit="ms",
+    baseline="with 1,000 nodes",
+)
+CLAIMS = (FIRST, MORE, WRITES, CPU, QUIET_WRITES, QUIET_CPU, MEMORY_FIRST, MEMORY, TOUCH, PASS, PLAN)
 
 
 class Grown(msgspec.Struct, frozen=True):
@@ -130,7 +151,7 @@ class Still(msgspec.Struct, frozen=True):
     writes: float  # in a minute
     cpu_share: float
     memory_bytes: int
-    pass_cpu_s: float
+    touch_cpu_s: float
 
 
 def measure(settings: Settings) -> Iterator[dict[str, Run]]:
@@ -156,8 +177,18 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
             QUIET_CPU.key: Run(large.cpu_share * 100, small.cpu_share * 100),
             MEMORY_FIRST.key: Run(small.memory_bytes / MIB, at_first / MIB),
             MEMORY.key: Run(large.memory_bytes / MIB, at_first / MIB),
-            PASS.key: Run(large.pass_cpu_s * 1000, small.pass_cpu_s * 1000),
+            TOUCH.key: Run(large.touch_cpu_s * 1000, small.touch_cpu_s * 1000),
+            **passes(settings),
         }
+
+
+def passes(settings: Settings) -> dict[str, Run]:
+    """Without a server: see `bench.node_pass`."""
+    few, many, most = (measured(node_pass.__name__, part, settings, Passes) for part in ("first", "all", "large"))
+    return {
+        PASS.key: Run(many.unchanged_s * 1000, many.one_changed_s * 1000),
+        PLAN.key: Run(most.first_s * 1000, few.first_s * 1000),
+    }
 
 
 def manifests() -> str:

@@ -29,11 +29,21 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     nodes: int = 1_000
     nodes_more: int = 3_000
+    slurm_nodes: int = 5_000
     wukongs: int = 500
 
 
 SMOKE = Sizes(
-    runs=1, creations=200, pods=500, events=200, tickets=500, idle_s=5.0, nodes=100, nodes_more=200, wukongs=40
+    runs=1,
+    creations=200,
+    pods=500,
+    events=200,
+    tickets=500,
+    idle_s=5.0,
+    nodes=100,
+    nodes_more=200,
+    slurm_nodes=500,
+    wukongs=40,
 )
 
 

@@ -40,7 +40,8 @@ def asked_for(snapshot: Snapshot, controller: Controller, old: Sequence[Worker] 
     ours = [worker for worker in live if worker.make is not None and worker.make.stands_for_machine is per_machine]
     if per_machine:
         return _by_machine(snapshot, controller, ours)
-    return _by_ordinal(snapshot.object, ours, surge(snapshot, without(old, without(live, ours))))
+    movable = [worker for worker in old if worker.make is not None and not worker.make.stands_for_machine]
+    return _by_ordinal(snapshot.object, ours, surge(snapshot, movable))
 
 
 def is_of_other_mode(nodeset: NodeSet, make: Make) -> bool:

@@ -1,11 +1,11 @@
 """What all pods of a NodeSet together say, and whether a worker is to go. Pure."""
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import msgspec
 
 from corral.kinds.controller.spec import Controller
+from corral.kinds.derived import derived
 from corral.kinds.nodeset.machine import is_to_be_emptied
 from corral.kinds.nodeset.places import is_of_other_mode, loses_some
 from corral.kinds.nodeset.revision import Make, is_outdated, make_of, revision_of, version_step
@@ -19,12 +19,12 @@ class Roster(msgspec.Struct, frozen=True, dict=True):
 
     pods: tuple[Pod, ...]
 
-    @cached_property
+    @derived
     def on(self) -> frozenset[str]:
         """The Kubernetes nodes that they are on."""
         return frozenset({pod.spec.node_name for pod in self.pods} - {""})
 
-    @cached_property
+    @derived
     def makes(self) -> frozenset[Make]:
         return frozenset({make_of(pod) for pod in self.pods})
 

@@ -10,12 +10,12 @@ an earlier pass is as good as a new one while it was told the same, and a pass c
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import cached_property
 
 import msgspec
 
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
+from corral.kinds.derived import derived
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.revision import Make, make_of
@@ -68,56 +68,56 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     heard: bool  # whether Slurm has told lately
     arrives: bool  # Slurm has no such node yet, and its slurmd has begun to run not long ago
 
-    @cached_property
+    @derived
     def facts(self) -> Facts:
         told = _facts(self.node, self.jobs) if self.heard else Facts.UNKNOWN
         return Facts.ARRIVING if told is Facts.UNREGISTERED and self.arrives else told
 
-    @cached_property
+    @derived
     def trouble(self) -> Trouble | None:
         return trouble_of(self.pod, self.machine) if self.pod is not None else None
 
-    @cached_property
+    @derived
     def is_live(self) -> bool:
         """Its pod runs, or will: neither on its way out nor at its end."""
         return self.pod is not None and not self.is_leaving and not self.has_ended
 
-    @cached_property
+    @derived
     def is_leaving(self) -> bool:
         return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
 
-    @cached_property
+    @derived
     def has_ended(self) -> bool:
         """Every process of its pod has ended for good: to remove it can kill nothing."""
         return self.pod is not None and self.pod.status.phase in ("Failed", "Succeeded")
 
-    @cached_property
+    @derived
     def is_ready(self) -> bool:
         conditions = self.pod.status.conditions if self.pod else ()
         return any(c.type == "Ready" and c.status == "True" for c in conditions)
 
-    @cached_property
+    @derived
     def runs(self) -> bool:
         """Whether its slurmd runs, by kubelet's word."""
         return self.pod is not None and _runs_since(self.pod, LONG_AGO)
 
-    @cached_property
+    @derived
     def has_drain(self) -> bool:
         return self.node is not None and Flag.DRAIN in self.node.state.flags
 
-    @cached_property
+    @derived
     def has_our_drain(self) -> bool:
         return self.has_drain and self.node is not None and self.node.reason.startswith(REASON_PREFIX)
 
-    @cached_property
+    @derived
     def has_foreign_drain(self) -> bool:
         return self.has_drain and not self.has_our_drain
 
-    @cached_property
+    @derived
     def make(self) -> Make | None:
         return make_of(self.pod) if self.pod is not None else None
 
-    @cached_property
+    @derived
     def counts_as(self) -> str:
         """As sinfo sorts them: a drained node is draining to us, a node that is down is down whatever else it is."""
         if self.node is None:
@@ -131,12 +131,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return "allocated"
         return "idle" if state.base is Base.IDLE else ""
 
-    @cached_property
+    @derived
     def is_shown(self) -> bool:
         """Whether its pod's conditions say what Slurm says; what Slurm said last stays while it does not tell."""
         return self.pod is None or self.facts is Facts.UNKNOWN or is_shown(self.pod, self.node)
 
-    @cached_property
+    @derived
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
@@ -175,7 +175,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
     before: Before | None = None
 
-    @cached_property
+    @derived
     def workers(self) -> tuple[Worker, ...]:
         """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
         nodeset, view = self.object.metadata.name, recent(self)
@@ -206,7 +206,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             ]
         )
 
-    @cached_property
+    @derived
     def live(self) -> tuple[Worker, ...]:
         return tuple([worker for worker in self.workers if worker.is_live])
 
