@@ -8,6 +8,7 @@ everything is ready, whatever it asks the API server for in a quiet minute other
 """
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from corral.kinds.registry import KINDS
 OUR_KINDS = frozenset(entry.kind.resource.kind for entry in KINDS)
 NO_CHILDREN = OUR_KINDS | {"Event"}
 CHILD_KINDS = "pods,services,secrets,configmaps,statefulsets,deployments,poddisruptionbudgets,controllerrevisions"
+LATE_S = 4.0  # a slurmd that found no slurmctld and tries again after ten seconds; its log is shown
 SETTLE_S = 15.0  # what is only detail is told within ten seconds
 
 FIRST_JOB = Claim(
@@ -140,8 +142,11 @@ def took(kubectl: Kubectl, began: float, done: float, pods: Sequence[str]) -> To
         said_at(kubectl, pod, container, words) - began
         for pod, container, words in zip(single, containers, WORDS, strict=False)
     ]
-    workers = (said_at(kubectl, f"{worker}-{number}", "slurmd", WORDS[3]) for number in range(3))
-    return Took(done - began, (*found, max(workers) - began))
+    workers = {name: said_at(kubectl, name, "slurmd", WORDS[3]) - began for name in (f"{worker}-{n}" for n in range(3))}
+    for name in (name for name, at in workers.items() if at - found[-1] > LATE_S):
+        sys.stderr.write(f"{name} came {workers[name] - found[-1]:.1f} s after slurmctld, and says:\n")
+        sys.stderr.write(kubectl("logs", name, "-c", "slurmd", "--timestamps"))
+    return Took(done - began, (*found, max(workers.values())))
 
 
 def all_ready(kubectl: Kubectl) -> bool:

@@ -64,14 +64,21 @@ install_from() {
     link_keys "$installed"
 }
 
-# Daemons that find nobody try again after 5 to 10 s; a look every 0.2 s saves that. After $3 s we go on regardless.
+# Daemons that find nobody try again after 5 to 10 s; a look every 0.2 s saves that. After $3 s we go on regardless. Who
+# waits says so: of a daemon that was not even started there is nothing else in the log.
 wait_for_port() {
     tries=$(($3 * 5))
     until timeout 2 bash -c ": >/dev/tcp/$1/$2" 2>/dev/null; do
+        [ $tries -ne $(($3 * 5)) ] || say "waiting for $1:$2"
         tries=$((tries - 1))
         [ $tries -gt 0 ] || break
         sleep 0.2
     done
+    case $tries in
+    $(($3 * 5))) ;; # at once
+    0) say "$1:$2 is not there after $3 s" ;;
+    *) say "$1:$2 is there" ;;
+    esac
 }
 
 # The value of key $2 in file $1; Slurm reads keys in any case, and the last one counts.

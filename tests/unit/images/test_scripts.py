@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +123,12 @@ def test_a_writable_cgroup_v2_does(shell: Shell) -> None:
 def test_of_last_words_only_the_newest_that_came_since_count(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "fatal").write_text("[10:00] fatal: of before\n[11:00] fatal: a\n[11:00] fatal: open /nowhere: no\n")
     assert shell(f"fatals={tmp_path}/fatal; last_words 1") == "fatal: open /nowhere: no"
+
+
+def test_who_waits_for_a_port_says_so_and_when_it_is_given_up(shell: Shell) -> None:
+    free = socket.create_server(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    assert shell(f"wait_for_port 127.0.0.1 {port} 1 2>&1") == ""
+    free.close()
+    said = shell(f"sleep() {{ :; }}; wait_for_port 127.0.0.1 {port} 1 2>&1").splitlines()
+    assert said == [f"corral: waiting for 127.0.0.1:{port}", f"corral: 127.0.0.1:{port} is not there after 1 s"]
