@@ -114,7 +114,7 @@ class Kubernetes:
             return
         machine.alive, machine.ready = True, True
         self._server.note("", f"{name} is back")
-        self._set_ready(name, True)
+        self.set_ready(name, True)
         for pod in self.pods_on(name):
             process = self.processes.get(pod["metadata"]["uid"])
             if process is not None and process.slurmd is not None:
@@ -170,7 +170,7 @@ class Kubernetes:
         if machine.alive or not machine.ready or now_s - machine.died_s < NOT_READY_AFTER_S:
             return
         machine.ready = False
-        self._set_ready(machine.name, False)
+        self.set_ready(machine.name, False)
         for pod in self.pods_on(machine.name):
             phase = pod["status"]["phase"]
             if phase == "Running":
@@ -265,7 +265,7 @@ class Kubernetes:
             if process is not None and process.slurmd is not None and process.slurmd.alive:
                 self._slurm.slurmd_ended(process.slurmd, process.deleted_by or "removal of its pod")
 
-    def _set_ready(self, name: str, ready: bool) -> None:
+    def set_ready(self, name: str, ready: bool) -> None:
         status = "True" if ready else "Unknown"
         merge = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
         self._server.edit(Node, name, merge=merge, subresource="status")

@@ -8,6 +8,7 @@ by chance (`RestFaults`)                  refused, hanging, slow, answer lost, 2
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -63,6 +64,8 @@ class Slurmrestd:
         self.faults = CALM
         self.up = True
         self.hangs = False
+        self.shows_no_nodes = False  # a list of none, as if it were the truth
+        self.asked: Counter[str] = Counter()  # by path
         self._scripted: list[tuple[str, int]] = []
         self.writes: list[tuple[str, str, str]] = []  # client, method, node: what was carried out
         self.looked: dict[tuple[str, str], float] = {}  # client and node: when it was asked for last
@@ -87,6 +90,7 @@ class Slurmrestd:
         if request.path == "/openapi/v3":
             return Response(status=200, body=_OPENAPI)
         path = request.path.removeprefix(f"/slurm/{API}/").strip("/")
+        self.asked[path] += 1
         if not self.slurmctld.up and path != "ping":
             await asyncio.sleep(min(AWAY_AFTER_S, request.deadline_s))
             return _refusal(500, 1001, "Unable to contact slurm controller (connect failure)")
@@ -150,7 +154,7 @@ class Slurmrestd:
                 self.slurmctld.undrain(name, client)
 
     def _nodes(self, since_s: float | None) -> Response:
-        records = self.slurmctld.nodes.values()
+        records = () if self.shows_no_nodes else tuple(self.slurmctld.nodes.values())
         if since_s is not None and (not records or int(self.slurmctld.nodes_changed_s) < int(since_s)):
             return Response(status=304)
         return _body(nodes=[self._node(record) for record in records], last_update=self._stamp())
