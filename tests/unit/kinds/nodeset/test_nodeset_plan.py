@@ -48,6 +48,15 @@ def test_no_more_than_a_burst_is_made_in_one_pass() -> None:
     assert len(made(plan(a_snapshot(replicas=1000)))) == BURST_MAX
 
 
+def test_an_override_that_cannot_be_read_makes_no_pod_and_is_told_with_its_field() -> None:
+    snapshot = a_snapshot(replicas=1)
+    spec = msgspec.structs.replace(snapshot.object.spec, slurmd={"imagePolicy": "Always"})
+    decided = plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec)))
+    (wait,) = [wait for wait in decided.waits if wait.stalled]
+    assert (made(decided), wait.reason) == ([], "BadOverride")
+    assert "imagePolicy" in wait.message
+
+
 def test_workers_that_are_all_there_leave_nothing_to_do() -> None:
     assert plan(a_snapshot(a_worker(0), a_worker(1), replicas=2)) == Plan()
 
