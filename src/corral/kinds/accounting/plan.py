@@ -173,18 +173,23 @@ def _people(snapshot: Snapshot) -> render.People | None:
 def _keys(snapshot: Snapshot) -> render.Keys:
     spec = snapshot.object.spec
     storage = spec.storage
-    public = [given for one in snapshot.controllers if (given := one.spec.jwks_key_ref)]
+    oldest_first = sorted(snapshot.controllers, key=_age_and_name)
+    public = [given for one in oldest_first if (given := one.spec.jwks_key_ref)]
     return render.Keys(
-        slurm=spec.slurm_key_ref
-        or _common(snapshot, "slurmKeyRef", [*map(key_places.slurm_key_of, snapshot.controllers)]),
-        jwt=spec.jwt_key_ref or _common(snapshot, "jwtKeyRef", [*map(key_places.jwt_key_of, snapshot.controllers)]),
+        slurm=spec.slurm_key_ref or _common(snapshot, "slurmKeyRef", [*map(key_places.slurm_key_of, oldest_first)]),
+        jwt=spec.jwt_key_ref or _common(snapshot, "jwtKeyRef", [*map(key_places.jwt_key_of, oldest_first)]),
         ca=storage.ca_key_ref if storage is not None else None,
         jwks=_common(snapshot, "jwksKeyRef", public) if public else None,
     )
 
 
+def _age_and_name(controller: Controller) -> tuple[float, str]:
+    born = controller.metadata.creation_timestamp
+    return (born.timestamp() if born else 0.0, controller.metadata.name)
+
+
 def _common(snapshot: Snapshot, field: str, refs: list[KeyRef]) -> KeyRef:
-    """The key of all Controllers that refer to this Accounting: slurmdbd has one."""
+    """The key of all Controllers that refer to this Accounting, the oldest first: slurmdbd has one."""
     if not refs:
         message = (
             f"waiting for a Controller whose accountingRef is {ref(snapshot.object)}, for its keys; or set spec.{field}"
@@ -192,7 +197,8 @@ def _common(snapshot: Snapshot, field: str, refs: list[KeyRef]) -> KeyRef:
         raise Undecided(Wait(reason="NoController", message=message))
     if any(other != refs[0] for other in refs):
         who = ", ".join(controller.metadata.name for controller in snapshot.controllers)
-        message = f"the Controllers {who} have different keys, and slurmdbd takes one: give all the same {field}"
+        one = f"{{name: {refs[0].name}, key: {refs[0].key}}}"
+        message = f"the Controllers {who} have different keys, and slurmdbd takes one: give all the same {field}: {one}"
         raise Undecided(Wait(reason="KeysDiffer", message=message, stalled=True))
     return refs[0]
 

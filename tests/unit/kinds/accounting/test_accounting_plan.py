@@ -1,7 +1,7 @@
 """The Accounting's decision: what is made in which order, what is waited for, what is left alone meanwhile."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -154,6 +154,17 @@ def test_a_pod_counts_when_it_is_the_present_one_and_ready(status: StatefulSetSt
 )
 def test_slurmdbd_waits_with_a_reason(snapshot: Snapshot, reason: str) -> None:
     assert reason in reasons(snapshot)
+
+
+def test_of_two_clusters_with_different_keys_the_younger_is_told_which_to_take() -> None:
+    born = {"old": NOW - timedelta(days=9), "a-new-one": NOW}
+    clusters = tuple(
+        msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, creation_timestamp=born[name]))
+        for name in ("a-new-one", "old")
+        for one in (a_controller(name),)
+    )
+    (wait,) = [one for one in plan(seen(an_accounting(), controllers=clusters)).waits if one.reason == "KeysDiffer"]
+    assert "give all the same slurmKeyRef: {name: old-auth-slurm, key: slurm.jwks}" in wait.message
 
 
 def test_what_runs_goes_on_while_something_is_missing() -> None:
