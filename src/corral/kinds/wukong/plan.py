@@ -6,15 +6,17 @@
     machine        the VirtualMachine, made when all of the above are there
     deletion       the machine, then its disks, then its networks, then the finalizer
 
-The parts do not hold each other up: what can be made is made, and what is in the way is told for each. A disk that the
-server refused in the last pass comes last in this one, so that it cannot keep the others from their turn.
+The parts do not hold each other up: what can be made is made, and what is in the way is told for each.
 """
 
 from collections.abc import Iterable
 
+import msgspec
+
 from corral.engine import (
     NOTHING,
     Action,
+    Apply,
     Create,
     Delete,
     EmitEvent,
@@ -31,6 +33,7 @@ from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.attachments import let_go, networks, owned
 from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
 from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
@@ -47,7 +50,7 @@ from corral.kinds.wukong.restore import Stage, is_from, machine_restore
 from corral.kinds.wukong.schedule import scheduled
 from corral.kinds.wukong.service import service_of
 from corral.kube.meta import Object, ref
-from corral.kube.models.core_v1 import PersistentVolumeClaim
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 
 FINALIZER = "vm.corral.dev/cleanup"
 
@@ -64,7 +67,30 @@ def plan(snapshot: Snapshot) -> Plan:
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
     whole += _scheduled(snapshot)
-    return whole + _told(snapshot, whole)
+    whole += _told(snapshot, whole)
+    return msgspec.structs.replace(whole, actions=_in_order(snapshot, whole.actions))
+
+
+def _in_order(snapshot: Snapshot, actions: Iterable[Action]) -> tuple[Action, ...]:
+    """A pass ends at the first thing that the server refuses, so nothing may stand behind what is likely to be.
+
+    Disks come before networks, and what was refused last time comes last; the machine comes when its parts are there.
+    """
+    refused = {disk.name for disk in snapshot.disks if disk.config.name in _refused(snapshot)}
+
+    def place(action: Action) -> int:
+        made = action.object if isinstance(action, Create | Apply) else None
+        if made is not None and isinstance(made, DataVolume | PersistentVolumeClaim):
+            return 3 if made.metadata.name in refused else 0
+        if isinstance(made, NetworkAttachmentDefinition):
+            return 1
+        return 0 if isinstance(made, Secret) else 2
+
+    return tuple(sorted(actions, key=place))
+
+
+def _refused(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset(volume.name for volume in snapshot.object.status.volumes if volume.error)
 
 
 def _absent(snapshot: Snapshot) -> Plan:
@@ -108,10 +134,8 @@ def _scheduled(snapshot: Snapshot) -> Plan:
 
 
 def _disks(snapshot: Snapshot) -> Plan:
-    refused = {volume.name for volume in snapshot.object.status.volumes if volume.error}
-    in_order = sorted(snapshot.disks, key=lambda disk: disk.config.name in refused)
     whole = NOTHING
-    for disk in in_order:
+    for disk in snapshot.disks:
         whole += _disk(snapshot, disk)
     return whole
 

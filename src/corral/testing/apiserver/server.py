@@ -194,9 +194,16 @@ class FakeApiServer:
         watch: bool | None = None,
         times: int = 1,
     ) -> None:
+        if resource and self.kinds.of_storage(resource) is None:
+            raise ValueError(f"no request can match {resource}: give a plural and group that is served")
         self._scripted.append(
             Scripted(fault=fault, method=method, resource=resource, name=name, client=client, watch=watch, times=times)
         )
+
+    @property
+    def is_out_of_faults(self) -> bool:
+        """Whether everything that `fail_next` asked for has happened."""
+        return not self._scripted
 
     def restart(self, down_s: float = 0.0) -> None:
         """Break every watch, and refuse connections for a while."""

@@ -128,19 +128,22 @@ async def test_another_writer_of_a_network_of_ours_is_put_right() -> None:
 async def test_a_conflicting_write_between_look_and_deed_is_looked_at_again() -> None:
     world = World()
     await world.make(a_wukong(LARGE))
-    for resource in ("persistentvolumeclaims", "virtualmachines", "wukongs"):
-        world.server.fail_next(Fault.CONFLICT, method="PATCH", resource=resource)
+    for kind in (PersistentVolumeClaim, VirtualMachine, Wukong):
+        resource = kind.resource.plural_and_group
+        world.server.fail_next(Fault.CONFLICT, method="PATCH", resource=resource, client="operator")
     await grown(world)
     await halted(world)
     await gone(world)
+    assert world.server.is_out_of_faults
 
 
-@pytest.mark.parametrize("resource", ["datavolumes", "persistentvolumeclaims", "virtualmachines", "secrets"])
-async def test_a_lost_answer_makes_nothing_twice(resource: str) -> None:
+@pytest.mark.parametrize("kind", [*CHILDREN, Secret], ids=lambda kind: kind.__name__)
+async def test_a_lost_answer_makes_nothing_twice(kind: type[Object]) -> None:
     world = World()
     await world.begin()
-    world.server.fail_next(Fault.LOSE_ANSWER, method="POST", resource=resource)
-    world.server.fail_next(Fault.LOSE_ANSWER, method="PATCH", resource=resource)
+    method = "POST" if kind in (DataVolume, PersistentVolumeClaim) else "PATCH"  # an apply, where we own the object
+    world.server.fail_next(Fault.LOSE_ANSWER, method=method, resource=kind.resource.plural_and_group, client="operator")
     await born(world)
+    assert world.server.is_out_of_faults
     assert world.names(DataVolume) == ["vm-root"]
     assert world.names(PersistentVolumeClaim) == ["vm-data", "vm-root"]

@@ -9,9 +9,9 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInsta
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.errors import NotFound
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
-from corral.testing.apiserver.faults import ROUGH
+from corral.testing.apiserver.faults import ROUGH, Fault
 from corral.testing.operators import converged
 from tests.unit.kinds.wukong.world import KUBEVIRT, LARGE, NAMESPACE, World, a_wukong
 
@@ -477,6 +477,40 @@ async def test_deletion_ends_without_kubevirt_too() -> None:
     await world.delete(Wukong, "vm")
     await world.settled()
     assert world.names(Wukong) == world.names(PersistentVolumeClaim) == []
+
+
+async def test_what_no_rule_can_say_is_told_as_a_condition_and_put_right_by_an_edit() -> None:
+    world = World()
+    await world.make(a_wukong("{cpu: 3, cpuOptions: {sockets: 2}, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"))
+    assert await world.condition("Stalled") == ("True", "BadSpec")
+    assert "cannot be divided into 2 sockets" in (await world.wukong()).status.conditions[0].message
+    assert world.names(PersistentVolumeClaim) == ["vm-root"]
+    await world.change({"cpu": 4})
+    assert (await world.wukong()).status.phase == "Running"
+
+
+@pytest.mark.parametrize(
+    ("refused", "made"),
+    [
+        (NetworkAttachmentDefinition, (DataVolume, PersistentVolumeClaim)),
+        (DataVolume, (PersistentVolumeClaim, NetworkAttachmentDefinition)),
+        (PersistentVolumeClaim, (DataVolume, NetworkAttachmentDefinition)),
+    ],
+    ids=["network", "filled disk", "claim"],
+)
+async def test_one_disk_or_network_that_is_refused_does_not_stop_the_others(
+    refused: type[Object], made: tuple[type[Object], ...]
+) -> None:
+    world = World()
+    await world.begin()
+    resource, method = refused.resource.plural_and_group, "PATCH" if refused is NetworkAttachmentDefinition else "POST"
+    world.server.fail_next(Fault.FORBID, resource=resource, method=method, client="operator", times=100)
+    await world.client.create(a_wukong(LARGE), field_manager="person")
+    await asyncio.sleep(60)
+    for kind in made:
+        assert world.names(kind), kind.__name__
+    assert world.names(VirtualMachine) == []
+    assert (await world.condition("Ready"))[1] == "Forbidden"
 
 
 async def test_a_machine_of_that_name_that_is_not_ours_is_never_touched() -> None:

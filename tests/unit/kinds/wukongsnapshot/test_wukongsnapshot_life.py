@@ -48,8 +48,9 @@ async def test_a_lost_answer_makes_no_second_snapshot() -> None:
     """Defect 13, first half: the clock was in the name."""
     world = SnapshotWorld()
     await world.open()
-    world.server.fail_next(Fault.LOSE_ANSWER, method="POST", resource="virtualmachinesnapshots")
+    world.server.fail_next(Fault.LOSE_ANSWER, method="POST", resource=VirtualMachineSnapshot.resource.plural_and_group)
     await world.take()
+    assert world.server.is_out_of_faults
 
     assert world.names(VirtualMachineSnapshot) == ["friday"]
     assert (await world.status()).phase == "Succeeded"
