@@ -116,7 +116,9 @@ async def is_restored(client: Client, namespace: str, snapshot: str) -> object:
     return await phase_is(client, namespace, "Running")
 
 
-async def take_snapshot(client: Client, namespace: str, name: str, disks: tuple[str, ...] = ()) -> None:
-    asked = WukongSnapshotSpec(wukong_name="vm", disks=disks)
+async def take_snapshot(
+    client: Client, namespace: str, name: str, disks: tuple[str, ...] = (), failure_deadline: str = "5m"
+) -> None:
+    asked = WukongSnapshotSpec(wukong_name="vm", disks=disks, failure_deadline=failure_deadline)
     snapshot = WukongSnapshot(metadata=ObjectMeta(name=name, namespace=namespace), spec=asked)
     await client.create(snapshot, field_manager="person")

@@ -1,0 +1,136 @@
+"""Wukongs under exactly the rights of deploy/, in a cluster that has KubeVirt's, CDI's, Multus' and NMState's kinds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import yaml
+
+from corral.kinds.nodebridge.spec import NodeBridge
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import Client, Precondition
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import Node, PersistentVolume
+from corral.kube.models.storage_v1 import StorageClass
+from corral.testing.cluster import Cluster
+from corral.testing.kubevirt_standin import KubeVirtStandIn
+from tests.integration.test_rights import Restricted, restricted, rights
+from tests.integration.wukonglife import (
+    CLASS,
+    apply,
+    definitions,
+    is_gone,
+    is_restored,
+    is_taken,
+    phase_is,
+    take_snapshot,
+    until,
+)
+
+__all__ = ["restricted"]  # the fixture
+pytestmark = pytest.mark.cluster
+
+SPEC = f"""
+cpu: 1
+memory: 1Gi
+disks:
+- {{name: root, size: 1Gi, image: 'docker://images.test/debian:13', boot: true, storageClassName: {CLASS}}}
+- {{name: data, size: 1Gi, storageClassName: {CLASS}}}
+networks: [{{name: default}}, {{name: lan, bridgeName: br0}}]
+service: {{ports: [{{name: ssh, port: 22}}]}}
+"""
+MORE = SPEC.replace("name: data, size: 1Gi", "name: data, size: 2Gi").replace(
+    "networks:", f"- {{name: more, size: 1Gi, storageClassName: {CLASS}, keepOnDelete: true}}\nnetworks:"
+)
+HALTED = MORE + "startStrategy: {runStrategy: Halted}\n"
+
+
+@pytest.fixture
+def _definitions(corral_cluster: Cluster) -> Iterator[None]:
+    with definitions(corral_cluster):
+        yield
+
+
+@asynccontextmanager
+async def playing(client: Client, namespace: str) -> AsyncIterator[None]:
+    """The others' controllers, with rights of their own."""
+    grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
+    await client.apply(grows, field_manager="test", force=True)
+    task = asyncio.create_task(KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        for volume in (await client.list(PersistentVolume)).items:
+            if volume.spec.storage_class_name == CLASS:
+                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
+        await client.delete(StorageClass, CLASS, precondition=Precondition())
+
+
+@pytest.mark.usefixtures("_definitions")
+async def test_with_the_rights_of_deploy_a_wukong_lives_its_whole_life_and_nothing_is_forbidden(
+    corral_cluster: Cluster,
+    restricted: Restricted,
+    corral_namespace: str,
+) -> None:
+    ns = corral_namespace
+    restricted.grant(rights())
+    async with corral_cluster.client() as client, playing(client, ns):
+        with restricted.operator():
+            await apply(client, ns, SPEC)
+            await until(lambda: phase_is(client, ns, "Running"))
+            await take_snapshot(client, ns, "friday")
+            await until(lambda: is_taken(client, ns))
+            # Nobody answers the freezing here; who may not ask for it is forbidden to.
+            await take_snapshot(client, ns, "part", ("data",), failure_deadline="5s")
+            await until(lambda: is_taken(client, ns, "part", ("data",)))
+
+            await apply(client, ns, MORE)
+            await until(lambda: phase_is(client, ns, "Running"))
+            await apply(client, ns, HALTED)
+            await until(lambda: phase_is(client, ns, "Stopped"))
+            await set_back(client, ns, "friday")
+            await set_back(client, ns, "part")
+            await a_bridge_comes_and_goes(client, restricted)
+
+            await client.delete(Wukong, "vm", ns, precondition=Precondition())
+            await until(lambda: is_gone(client, Wukong, "vm", ns))
+            # One by a schedule would take a minute to be due.
+            account = f"system:serviceaccount:{ns}:corral"
+            assert restricted.kubectl("auth", "can-i", "create", "wukongsnapshots", f"--as={account}").strip() == "yes"
+            assert restricted.refused() == 0, (restricted.forbidden(), restricted.log.read_text()[-4000:])
+
+
+async def set_back(client: Client, namespace: str, snapshot: str) -> None:
+    await apply(client, namespace, MORE + f"restoreFromSnapshot: {snapshot}\n")
+    await until(lambda: is_restored(client, namespace, snapshot))
+
+
+async def a_bridge_comes_and_goes(client: Client, restricted: Restricted) -> None:
+    name = f"bridge-{restricted.namespace[-6:]}"
+    nodes = [node.metadata.name for node in (await client.list(Node)).items]
+    for node in nodes:
+        tell_state(restricted, node, {"name": "spare"})
+    bridge = {
+        "apiVersion": NodeBridge.resource.api_version,
+        "kind": "NodeBridge",
+        "metadata": {"name": name},
+        "spec": {"bridgeName": "br-test", "port": "spare"},
+    }
+    restricted.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(bridge))
+    policy = f"nodenetworkconfigurationpolicy/corral-{name}"
+    await asyncio.to_thread(restricted.kubectl, "wait", "--for=create", policy, "--timeout=60s")
+    restricted.kubectl("delete", "nodebridge", name, "--wait=false")
+    await until(lambda: is_gone(client, NodeBridge, name, ""))
+    restricted.kubectl("delete", "nodenetworkstates", *nodes)
+
+
+def tell_state(restricted: Restricted, node: str, *interfaces: dict[str, str]) -> None:
+    """As NMState tells what a node has."""
+    state = {"apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkState", "metadata": {"name": node}}
+    restricted.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(state))
+    status = yaml.safe_dump({"status": {"currentState": {"interfaces": list(interfaces)}}})
+    restricted.kubectl("patch", "nodenetworkstate", node, "--subresource=status", "--type=merge", "-p", status)
