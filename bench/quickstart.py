@@ -145,7 +145,9 @@ def took(kubectl: Kubectl, began: float, done: float, pods: Sequence[str]) -> To
     workers = {name: said_at(kubectl, name, "slurmd", WORDS[3]) - began for name in (f"{worker}-{n}" for n in range(3))}
     for name in (name for name, at in workers.items() if at - found[-1] > LATE_S):
         sys.stderr.write(f"{name} came {workers[name] - found[-1]:.1f} s after slurmctld, and says:\n")
-        sys.stderr.write(kubectl("logs", name, "-c", "slurmd", "--timestamps"))
+        for before in ((), ("--previous",)):
+            sys.stderr.write(kubectl.tried("logs", name, "-c", "slurmd", "--timestamps", *before).stdout)
+        sys.stderr.write(kubectl.tried("get", "events", "--field-selector", f"involvedObject.name={name}").stdout)
     return Took(done - began, (*found, max(workers.values())))
 
 
