@@ -184,7 +184,7 @@ def _nodes(nodesets: tuple[NodeSet, ...], extra: tuple[Line, ...]) -> tuple[list
         name = nodeset.metadata.name
         lines.append(record(NodeSet=name, Feature=name))
         if nodeset.spec.partition.enabled:
-            document = parse(f"PartitionName={name} Nodes={name} {nodeset.spec.partition.config}")
+            document = parse(f"PartitionName={name} Nodes={name} {_partition_words(nodeset)}")
             problems += [f"NodeSet {name}, spec.partition.config: {fault.reason}" for fault in document.faults]
             partitions += [Line(line.settings) for line in document.lines]
     theirs = [line for line in extra if not line.include and line.first.key.lower() == "partitionname"]
@@ -192,6 +192,14 @@ def _nodes(nodesets: tuple[NodeSet, ...], extra: tuple[Line, ...]) -> tuple[list
         has_default = any((line.get("Default") or "").upper() == "YES" for line in (*partitions, *theirs))
         partitions.append(record(PartitionName="all", Nodes="ALL", Default="NO" if has_default else "YES"))
     return [*_gres_types(nodesets), *lines, *partitions], problems
+
+
+def _partition_words(nodeset: NodeSet) -> str:
+    """The partition of a NodeSet that is being deleted takes no job any more, and starts none."""
+    words = nodeset.spec.partition.config
+    if nodeset.metadata.deletion_timestamp is None:
+        return words
+    return " ".join((*(word for word in words.split() if not word.lower().startswith("state=")), "State=INACTIVE"))
 
 
 def _gres_types(nodesets: Iterable[NodeSet]) -> Iterator[Line]:

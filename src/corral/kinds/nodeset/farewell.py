@@ -1,4 +1,8 @@
-"""What to do for a NodeSet that is being deleted: its workers go as all do, then the finalizer. Pure."""
+"""What to do for a NodeSet that is being deleted: its workers go as all do, then the finalizer. Pure.
+
+Its partition is down from the beginning: the Controller writes it as INACTIVE. Jobs that wait in it would end as failed
+with the partition's line, so they are waited for: people move them to another partition, or cancel them.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,6 +12,7 @@ from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
+from corral.slurm.states import Phase
 
 FINALIZER = "slurm.corral.dev/drain"
 GIVEN_UP_S = 300.0  # a deletion without pods does not wait longer for a Slurm that does not answer
@@ -35,10 +40,30 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
             f"To give up what may run on its workers: {command}"
         )
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
+    queued = _queued(snapshot)
     if not known:
-        return _let_go(snapshot)
+        return queued if queued.waits else _let_go(snapshot)
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
-    return ended(known) + removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod))
+    return ended(known) + removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod)) + queued
+
+
+def _queued(snapshot: Snapshot) -> Plan:
+    """Jobs whose records point to its partition; not when the whole cluster goes."""
+    nodeset, view, controller = snapshot.object, recent(snapshot), snapshot.controller
+    is_last = controller is None or controller.metadata.deletion_timestamp is not None
+    if view is None or is_last or not nodeset.spec.partition.enabled:
+        return NOTHING
+    name = nodeset.metadata.name
+    jobs = [
+        str(job.id) for job in view.jobs.values() if job.phase is Phase.PENDING and name in job.partition.split(",")
+    ]
+    if not jobs:
+        return NOTHING
+    message = (
+        f"jobs wait in partition {name}, which goes with it: {some(jobs)}. Move them (scontrol update jobid=ID "
+        f"partition=OTHER) or cancel them (scancel --state=PENDING --partition={name})"
+    )
+    return Plan(waits=(Wait(reason="JobsWaiting", message=message),))
 
 
 def _may_still_answer(snapshot: Snapshot) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from corral.kinds.controller.files import Sources, rendered
 from corral.kinds.parts import Ref
-from tests.unit.kinds.controller.builders import a_config_map, a_controller, a_nodeset, an_accounting
+from tests.unit.kinds.controller.builders import NOW, a_config_map, a_controller, a_nodeset, an_accounting
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -123,3 +123,11 @@ def test_jobs_that_are_to_be_confined_are_tracked_and_limited_by_cgroup_v2() -> 
     assert files.content["cgroup.conf"].splitlines()[:2] == ["CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"]
     for line in ("ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"):
         assert f"{line}\n" in files.content["slurm.conf"]
+
+
+def test_the_partition_of_a_nodeset_that_is_being_deleted_takes_no_job_any_more() -> None:
+    nodeset = a_nodeset(partition=True, config="State=UP MaxTime=10")
+    meta = msgspec.structs.replace(nodeset.metadata, deletion_timestamp=NOW)
+    going = msgspec.structs.replace(nodeset, metadata=meta)
+    text = rendered(Sources(controller=a_controller(), nodesets=(going,))).content["slurm.conf"]
+    assert "PartitionName=gpu Nodes=gpu MaxTime=10 State=INACTIVE\n" in text
