@@ -18,7 +18,7 @@ from corral.engine.reader import StoreReader, index_functions
 from corral.engine.status import status_differs
 from corral.engine.store import Store, new_store
 from corral.kinds.controller.spec import Controller as SlurmController
-from corral.kinds.nodeset.calls import Address, Call
+from corral.kinds.nodeset.calls import Address, Call, Reserved
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.making import guarded
@@ -117,6 +117,9 @@ class FixedSlurm:
 
     async def view(self, _cluster: str, _address: Address | None, *, fresh: bool) -> View:  # noqa: ARG002
         return self._view
+
+    async def reservation(self, _cluster: str, _name: str) -> Reserved:
+        return Reserved()
 
     async def perform(self, cluster: str, call: Call) -> None:
         raise NotImplementedError(f"nothing is to be done in {cluster}: {call}")

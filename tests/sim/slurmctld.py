@@ -79,12 +79,21 @@ class Job:
         return self.state in ("RUNNING", "COMPLETING")
 
 
+@dataclass(frozen=True)
+class Reservation:
+    name: str
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+
+
 class Slurmctld:
     def __init__(self, now_s: Callable[[], float], chance: Random, note: Callable[[str], None]) -> None:
         self._now_s, self._chance, self._note = now_s, chance, note
         self.up = True
         self.nodes: dict[str, Record] = {}
         self.jobs: dict[int, Job] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.killed: list[tuple[int, str, str]] = []  # job, node, by whom
         self.nodes_changed_s = self.jobs_changed_s = 0.0
         self._saved: tuple[float, dict[str, Record], dict[int, Job]] = (0.0, {}, {})
@@ -175,6 +184,19 @@ class Slurmctld:
         self._note(f"{by} deletes the record of {node}")
         self._nodes_changed()
 
+    def reserve(self, wanted: Reservation, by: str) -> None:
+        if wanted.name in self.reservations or wanted.start_s < self._now_s():
+            raise Refused(2001, "Requested reservation is invalid")
+        for node in wanted.nodes:
+            self._record(node)
+        self.reservations[wanted.name] = wanted
+        self._note(f"{by} reserves {','.join(wanted.nodes)} as {wanted.name}")
+
+    def unreserve(self, name: str, by: str) -> None:
+        if self.reservations.pop(name, None) is None:
+            raise Refused(2001, "Requested reservation is invalid")
+        self._note(f"{by} ends reservation {name}")
+
     # --- restarts
 
     def kill(self) -> None:
@@ -213,6 +235,7 @@ class Slurmctld:
         if not self.up:
             return
         now_s = self._now_s()
+        self.reservations = {name: one for name, one in self.reservations.items() if one.end_s > now_s}
         for record in self.nodes.values():
             self._ping(record, now_s)
         for job in self.jobs.values():
@@ -262,7 +285,7 @@ class Slurmctld:
 
     def _schedule(self, now_s: float) -> None:
         for job in [job for job in self.jobs.values() if job.state == "PENDING"]:
-            free = [name for name in sorted(self.nodes) if self._takes_jobs(self.nodes[name])]
+            free = [name for name in sorted(self.nodes) if self._takes(job, self.nodes[name])]
             if len(free) < job.wants:
                 continue
             job.nodes = tuple(self._chance.sample(free, job.wants))
@@ -275,9 +298,15 @@ class Slurmctld:
             self._nodes_changed()
             self.jobs_changed_s = now_s
 
-    def _takes_jobs(self, record: Record) -> bool:
-        unfit = record.drain or record.down or record.silent
+    def _takes(self, job: Job, record: Record) -> bool:
+        unfit = (
+            record.drain or record.down or record.silent or self._is_kept_free(record.name, self._now_s() + job.runs_s)
+        )
         return not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
+
+    def _is_kept_free(self, node: str, until_s: float) -> bool:
+        """By a reservation: whether a job that ends then would reach into it."""
+        return any(node in one.nodes and one.start_s < until_s for one in self.reservations.values())
 
     def _requeue(self, job: Job, why: str) -> None:
         """Its processes, wherever they are left, are killed by Slurm itself."""

@@ -18,7 +18,7 @@ import msgspec
 from corral.engine.clock import VIRTUAL_EPOCH
 from corral.slurm.errors import Unreachable
 from corral.slurm.transport import Endpoint, Request, Response, Transport
-from tests.sim.slurmctld import Record, Refused, Slurmctld
+from tests.sim.slurmctld import Record, Refused, Reservation, Slurmctld
 
 API: Final = "v0.0.45"
 _EPOCH_S: Final = VIRTUAL_EPOCH.timestamp()
@@ -28,6 +28,9 @@ _PATHS: Final = {
     "jobs/": ("get",),
     "jobs/state/": ("get",),
     "ping/": ("get",),
+    "reservations/": ("get",),
+    "reservation": ("post",),
+    "reservation/{reservation_name}": ("get", "delete"),
 }
 AWAY_AFTER_S = 9.0
 
@@ -131,6 +134,10 @@ class Slurmrestd:
                 return _body(nodes=[self._node(record)]) if record else _refusal(200, 0, "no such node", nodes=[])
             case "POST" | "DELETE", ["node", name]:
                 return self._write(request, name, client)
+            case "GET", ["reservations"]:
+                return _body(reservations=[_reservation(one) for one in self.slurmctld.reservations.values()])
+            case "POST" | "DELETE", ["reservation", *rest]:
+                return self._reserve(request, rest, client)
         return Response(status=404)
 
     def _write(self, request: Request, name: str, client: str) -> Response:
@@ -141,6 +148,17 @@ class Slurmrestd:
                 self.slurmctld.delete(name, client)
             else:
                 self._update(name, msgspec.json.decode(request.body), client)
+        except Refused as no:
+            return _refusal(422, no.number, no.text)
+        self.after_write(client)
+        return _body()
+
+    def _reserve(self, request: Request, rest: list[str], client: str) -> Response:
+        try:
+            if request.method == "DELETE":
+                self.slurmctld.unreserve(rest[0], client)
+            else:
+                self.slurmctld.reserve(_wanted(msgspec.json.decode(request.body, type=_Wanted)), client)
         except Refused as no:
             return _refusal(422, no.number, no.text)
         self.after_write(client)
@@ -206,6 +224,27 @@ class _Connection:
 
     async def close(self) -> None:
         return None
+
+
+class _Number(msgspec.Struct):
+    number: int
+
+
+class _Wanted(msgspec.Struct):
+    name: str
+    start_time: _Number
+    duration: _Number
+    node_list: tuple[str, ...]
+
+
+def _wanted(body: _Wanted) -> Reservation:
+    start_s = body.start_time.number - _EPOCH_S
+    return Reservation(body.name, body.node_list, start_s, start_s + body.duration.number * 60)
+
+
+def _reservation(one: Reservation) -> dict[str, object]:
+    times = {"start_time": _number(int(_EPOCH_S + one.start_s)), "end_time": _number(int(_EPOCH_S + one.end_s))}
+    return {"name": one.name, "node_list": ",".join(one.nodes), "flags": ["MAINT"], **times}
 
 
 def _number(value: int) -> dict[str, object]:

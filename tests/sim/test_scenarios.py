@@ -1,6 +1,7 @@
 """Named scenarios: what users of such systems have lost jobs or hours to, replayed against the models."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -257,3 +258,45 @@ async def test_an_answer_that_is_lost_deletes_no_other_pod(fault: Fault) -> None
         world.change("gpu", replicas=2)
         await world.settled(quiet_s=130)  # a slurmd without a record may yet register, for so long
         assert world.names() == ["gpu-0", "gpu-1"]
+
+
+async def test_a_rollout_that_has_its_time_finds_nodes_that_the_scheduler_has_emptied() -> None:
+    world = World(14)
+    world.make("gpu", replicas=2)
+    async with world.running():
+        await world.settled()
+        running = [world.slurm.submit(1, 100.0) for _ in range(2)]
+        await asyncio.sleep(5)
+        start = world.server.now() + timedelta(minutes=5)
+        window = {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": "30m"}
+        world.change("gpu", slurmd={"image": GOOD}, update={"window": window})
+        await asyncio.sleep(5)
+        assert sorted(world.slurm.reservations["corral-gpu"].nodes) == ["gpu-0", "gpu-1"]
+        long, short = world.slurm.submit(1, 600.0), world.slurm.submit(1, 30.0)
+        await asyncio.sleep(240)
+        assert GOOD not in images(world).values()
+        assert not any(record.drain for record in world.slurm.nodes.values())
+        assert [world.slurm.jobs[job].state for job in (*running, short)] == ["COMPLETED"] * 3
+        assert world.slurm.jobs[long].state == "PENDING"
+        await asyncio.sleep(180)
+        assert set(images(world).values()) == {GOOD}
+        assert world.slurm.reservations == {}
+        await asyncio.sleep(10)
+        assert world.slurm.jobs[long].state == "RUNNING"
+        world.check()
+
+
+async def test_a_window_that_is_taken_away_leaves_no_reservation() -> None:
+    world = World(15)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        start = world.server.now() + timedelta(hours=5)
+        window = {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        world.change("gpu", slurmd={"image": GOOD}, update={"window": window})
+        await asyncio.sleep(5)
+        assert list(world.slurm.reservations) == ["corral-gpu"]
+        world.change("gpu", update={"window": None})
+        await world.settled()
+        assert world.slurm.reservations == {}
+        assert set(images(world).values()) == {GOOD}

@@ -104,6 +104,11 @@ def revision_name(nodeset: str, revision: str) -> str:
     return fitted(f"{nodeset}-{revision}")
 
 
+def reservation_name(nodeset: str) -> str:
+    """In Slurm: the time at which its workers are replaced."""
+    return fitted(f"corral-{nodeset}")
+
+
 def guard_name(nodeset: str) -> str:
     """The PodDisruptionBudget that keeps its workers from being evicted."""
     return fitted(nodeset)

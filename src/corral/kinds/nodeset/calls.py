@@ -4,12 +4,14 @@
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from corral.slurm.facts import View
 from corral.slurm.transport import Endpoint
+from corral.slurm.values import Reservation
 
 REASON_PREFIX = "corral: "  # a drain with this reason is ours; any other is somebody's and is never touched
 
@@ -29,7 +31,36 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
-Call: TypeAlias = Drain | Undrain | Forget
+class Reserve(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep nodes free for maintenance: no job begins there that would not have ended by then."""
+
+    reservation: str
+    start: datetime
+    duration: timedelta
+    nodes: tuple[str, ...]
+
+
+class Unreserve(msgspec.Struct, frozen=True, kw_only=True):
+    reservation: str
+
+
+NodeCall: TypeAlias = Drain | Undrain | Forget
+Call: TypeAlias = NodeCall | Reserve | Unreserve
+
+
+class Reserved(msgspec.Struct, frozen=True, kw_only=True):
+    """A reservation, as far as Slurm told. Nothing that was not told is taken for "there is none"."""
+
+    told: bool = False
+    found: Reservation | None = None
+
+
+class OnlyByCommand(Exception):
+    """slurmrestd cannot do it; beside slurmctld this command does."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        super().__init__(" ".join(command))
+        self.command = command
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +80,12 @@ class SlurmClusters(Protocol):
         """What is known. `fresh`: wait, but not for long, for a look that begins now."""
         ...
 
+    async def reservation(self, cluster: str, name: str) -> Reserved:
+        """Never raises."""
+        ...
+
     async def perform(self, cluster: str, call: Call) -> None:
-        """A drain or undrain is left undone when the node has somebody else's drain by now."""
+        """A drain or undrain is left undone when the node has somebody else's drain by now. May raise OnlyByCommand."""
         ...
 
     def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:

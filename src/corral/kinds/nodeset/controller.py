@@ -17,18 +17,32 @@ from corral.engine import (
     generation_changed,
 )
 from corral.kinds import endpoints, names
+from corral.kinds.controller.shell import ClientShell, PodShell
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
-from corral.kinds.nodeset.calls import Address, Drain, Forget, SlurmClusters, Undrain
+from corral.kinds.nodeset.beside import run_beside_slurmctld
+from corral.kinds.nodeset.calls import (
+    Address,
+    Drain,
+    Forget,
+    OnlyByCommand,
+    Reserve,
+    Reserved,
+    SlurmClusters,
+    Undrain,
+    Unreserve,
+)
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.reservation import is_asked_for
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
 from corral.kinds.nodeset.workers import Before, Snapshot, says_the_same
 from corral.kinds.restapi.spec import RestApi
+from corral.kube.client import Client
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
@@ -41,12 +55,15 @@ BY_MODE = "mode"
 
 
 class NodeSetReconciler:
-    def __init__(self, slurm: SlurmClusters) -> None:
-        self._slurm = slurm
+    def __init__(self, slurm: SlurmClusters, shell: PodShell | None = None) -> None:
+        self._slurm, self._shell = slurm, shell
         self._nodesets: dict[str, set[Key]] = {}  # by cluster: whom a change of Slurm's facts concerns
         self._before: dict[Key, Before] = {}
         self._rosters: dict[Key, Roster] = {}
         self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
+
+    def use(self, client: Client, /) -> None:
+        self._shell = self._shell or ClientShell(client)
 
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         nodeset = read.get(NodeSet, key.name, key.namespace)
@@ -71,11 +88,19 @@ class NodeSetReconciler:
             revisions=read.owned(ControllerRevision, nodeset),
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
-            slurm=await self._slurm.view(cluster, address, fresh=some_leave(nodeset, controller, roster, machines)),
+            slurm=await self._slurm.view(
+                cluster, address, fresh=some_leave(nodeset, controller, roster, machines, read.now)
+            ),
+            reservation=await self._reservation(cluster, nodeset),
             before=self._before.get(key),
         )
         self._before[key] = snapshot.remembered()
         return snapshot
+
+    async def _reservation(self, cluster: str, nodeset: NodeSet) -> Reserved:
+        if not is_asked_for(nodeset):
+            return Reserved()
+        return await self._slurm.reservation(cluster, names.reservation_name(nodeset.metadata.name))
 
     def _roster(self, key: Key, pods: tuple[Pod, ...]) -> Roster:
         """A cache gives the very same tuple while no pod has changed."""
@@ -98,9 +123,12 @@ class NodeSetReconciler:
         return decided
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
-        if not isinstance(call, Drain | Undrain | Forget):
+        if not isinstance(call, Drain | Undrain | Forget | Reserve | Unreserve):
             raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
-        await self._slurm.perform(snapshot.cluster, call)
+        try:
+            await self._slurm.perform(snapshot.cluster, call)
+        except OnlyByCommand as error:
+            await run_beside_slurmctld(self._shell, snapshot.controller, error.command)
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeSetStatus:
         return report(snapshot, outcome)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.removal import removed
+from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
 from corral.slurm.states import Phase
@@ -42,7 +43,7 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     queued = _queued(snapshot)
     if not known:
-        return queued if queued.waits else _let_go(snapshot)
+        return queued if queued.waits else released(snapshot) + _let_go(snapshot)
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
     return ended(known) + removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod)) + queued
 

@@ -30,6 +30,7 @@ from corral.kinds.nodeset.leaving import farewell_order, without
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
+from corral.kinds.nodeset.reservation import reserved
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout
 from corral.kinds.nodeset.shown import shown
@@ -88,6 +89,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         + Plan(waits=(*asked.waits, *turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
         + _not_yet(staying, asked.count)
         + _unanswered(snapshot, known)
+        + reserved(snapshot, old)
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from corral.engine import Action, Delete, EmitEvent, Outside, Plan, Wait, target
-from corral.kinds.nodeset.calls import REASON_PREFIX, Call, Drain, Forget
+from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
 from corral.kinds.nodeset.words import jobs_text
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
 from corral.kube.meta import ref
@@ -74,7 +74,7 @@ def _forgotten(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ..
     return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
 
 
-def slurm_call(snapshot: Snapshot, call: Call, reason: str, message: str) -> Outside:
+def slurm_call(snapshot: Snapshot, call: NodeCall, reason: str, message: str) -> Outside:
     return Outside(
         system=f"Slurm {snapshot.cluster}", subject=f"node {call.node}", call=call, reason=reason, message=message
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
+from corral.kinds import names
 from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.revision import revision_of
 from corral.kinds.nodeset.rollout import BadUpdate
@@ -35,8 +36,17 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         down=counts["down"],
         updated_replicas=sum([is_up_to_date[worker.make] for worker in live]),
         revision=revision,
+        reservation=_reservation(snapshot),
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
+
+
+def _reservation(snapshot: Snapshot) -> str:
+    """The one that there is, or may be: one that was made is asked for until Slurm has told that it is gone."""
+    may_be_wanted = snapshot.object.spec.update.window is not None
+    if may_be_wanted or snapshot.reservation.found is not None:
+        return names.reservation_name(snapshot.object.metadata.name)
+    return "" if snapshot.reservation.told else snapshot.object.status.reservation
 
 
 def _desired(snapshot: Snapshot) -> int:

@@ -9,21 +9,33 @@ After a node was forgotten, the next pass waits for a look that began later: an 
 from collections.abc import Callable
 
 from corral.engine import Clock, OutsideFailed, system_clock
-from corral.kinds.nodeset.calls import REASON_PREFIX, Address, Call, Drain, Forget, Undrain
+from corral.kinds.nodeset.calls import (
+    REASON_PREFIX,
+    Address,
+    Call,
+    Drain,
+    Forget,
+    OnlyByCommand,
+    Reserve,
+    Reserved,
+    Undrain,
+    Unreserve,
+)
 from corral.slurm.clients import Clients
-from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable
+from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable, Unsupported
 from corral.slurm.facts import NotAsked, Observed, View
 from corral.slurm.http import HttpTransport
 from corral.slurm.rest import SlurmClient
 from corral.slurm.states import Flag
 from corral.slurm.tokens import Hs256
 from corral.slurm.transport import Endpoint, Transport
-from corral.slurm.values import Node
+from corral.slurm.values import Node, ReservationRequest
 
 SLURM_USER = "slurm"  # SlurmUser: may do everything, and slurmctld always knows it
 FRESH_WITHIN_S = 10.0
 FIRST_WITHIN_S = 2.0  # a pass that makes pods does not wait longer than this to hear of Slurm
 RETRY_S = 5.0
+RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS")  # jobs that run already may outlast its start: they are waited for
 NO_SUCH_NODE = 2018  # slurmctld's own word for it
 
 
@@ -54,6 +66,16 @@ class RestClusters:
             return await clients.fresh(cluster, within_s=FIRST_WITHIN_S)
         return clients.view(cluster)
 
+    async def reservation(self, cluster: str, name: str) -> Reserved:
+        known = self._started().get(cluster)
+        if known is None:
+            return Reserved()
+        try:
+            found = await known.client.reservations()
+        except SlurmError:
+            return Reserved()
+        return Reserved(told=True, found=next((one for one in found if one.name == name), None))
+
     async def perform(self, cluster: str, call: Call) -> None:
         known = self._started().get(cluster)
         if known is None:
@@ -69,6 +91,8 @@ class RestClusters:
             return  # there is no such node: nothing to drain, nothing to forget
         except Busy as error:
             raise OutsideFailed("NodeBusy", str(error), retry_after_s=RETRY_S) from None
+        except Unsupported as error:
+            raise OnlyByCommand(error.command) from None
         except SlurmError as error:
             reason = "SlurmUnreachable" if isinstance(error, Unreachable) else f"Slurm{type(error).__name__}"
             raise OutsideFailed(reason, str(error), retry_after_s=RETRY_S) from None
@@ -103,6 +127,19 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
                 await client.undrain(call.node)
         case Forget():
             await client.delete_node(call.node)
+        case Reserve():
+            await client.create_reservation(
+                ReservationRequest(
+                    name=call.reservation,
+                    start_at=call.start,
+                    duration=call.duration,
+                    nodes=call.nodes,
+                    users=(SLURM_USER,),
+                    flags=RESERVATION_FLAGS,
+                )
+            )
+        case Unreserve():
+            await client.delete_reservation(call.reservation)
 
 
 def _has_our_drain(node: Node) -> bool:

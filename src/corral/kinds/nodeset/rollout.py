@@ -5,6 +5,7 @@
     OnDelete        none; a worker that goes for another reason comes back as it is now asked for
     partition       only those with this ordinal or a higher one
     paused          none; a worker that was on its way out stays
+    window          none before and after it; in it all at once, for Slurm has kept their nodes free (`reservation`)
 
 A worker counts as there when it is ready, registered, not down and not drained by us. So new workers that do not come
 up use up what may be missing, and the rollout stops by itself: a bad image costs `maxUnavailable` workers. Outdated
@@ -15,7 +16,7 @@ drain. Only if its slurmd does not run, its pod is made anew, and the record in 
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -54,8 +55,9 @@ def limits(update: Update, replicas: int) -> tuple[int, int]:
     return (missing, surge) if missing > 0 or surge > 0 else (1, 0)
 
 
-def moves(update: Update) -> bool:
-    return update.strategy == "RollingUpdate" and not update.paused
+def moves(update: Update, now: datetime) -> bool:
+    its_time = update.window is None or update.window.is_open(now)
+    return update.strategy == "RollingUpdate" and not update.paused and its_time
 
 
 def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Make], bool]) -> tuple[Worker, ...]:
@@ -68,7 +70,7 @@ def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Make]
 def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:
     update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
     movable = [worker for worker in old if not worker.has_foreign_drain]
-    return min(limits(update, replicas)[1], len(movable)) if moves(update) else 0
+    return min(limits(update, replicas)[1], len(movable)) if moves(update, snapshot.now) else 0
 
 
 def rollout(
@@ -85,14 +87,14 @@ def rollout(
     if not here:
         return Rollout()
     told = _told(snapshot, staying, here)
-    if not moves(update):
-        return Rollout(waits=(told,))
+    if not moves(update, snapshot.now):
+        return Rollout(waits=(told,), again_after_s=_turns_after_s(snapshot))
     movable = [worker for worker in here if not worker.has_foreign_drain]
     begun = [worker for worker in movable if worker.has_our_drain]
     nothing_to_lose = [worker for worker in movable if worker.facts is Facts.UNREGISTERED or not worker.runs]
     budget = sum(is_there(worker) for worker in staying) - (replicas - limits(update, replicas)[0])
     healthy = sorted((w for w in movable if is_there(w)), key=lambda w: (w.is_ready, order(w)))
-    taken = healthy[: max(0, budget)]
+    taken = healthy if update.window is not None else healthy[: max(0, budget)]
     new = [worker for worker in staying if worker.name not in names]
     stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
     go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
@@ -100,7 +102,7 @@ def rollout(
         remade=tuple(worker for worker in here if worker.has_foreign_drain and not worker.runs),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
-        again_after_s=again_after_s,
+        again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
     )
 
 
@@ -113,11 +115,27 @@ def is_there(worker: Worker) -> bool:
 
 
 def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:
-    update = snapshot.object.spec.update
-    held = " (paused)" if update.paused else " (OnDelete: they are when they go)" if not moves(update) else ""
+    update, now = snapshot.object.spec.update, snapshot.now
+    held, window = "", update.window
+    if update.paused:
+        held = " (paused)"
+    elif update.strategy == "OnDelete":
+        held = " (OnDelete: they are when they go)"
+    elif window is not None and now < window.start:
+        held = f" (they are from {window.start:%Y-%m-%dT%H:%MZ} on)"
+    elif window is not None and now >= window.end:
+        held = " (the time for it is over: set another spec.update.window.start)"
     names = some([worker.name for worker in here])
     message = f"{len(here)} of {len(staying)} workers are not yet replaced by what is asked for{held}: {names}"
-    return Wait(reason="WorkersOutdated", message=message)
+    is_over = window is not None and now >= window.end and not update.paused
+    return Wait(reason="WorkersOutdated", message=message, stalled=is_over)
+
+
+def _turns_after_s(snapshot: Snapshot) -> float | None:
+    """When its window opens or closes."""
+    window = snapshot.object.spec.update.window
+    ahead = [at for at in (window.start, window.end) if at > snapshot.now] if window is not None else []
+    return (min(ahead) - snapshot.now).total_seconds() if ahead else None
 
 
 def _stopped(snapshot: Snapshot, new: Sequence[Worker], goes_on: bool) -> tuple[tuple[Wait, ...], float | None]:

@@ -1,6 +1,7 @@
 """What all pods of a NodeSet together say, and whether a worker is to go. Pure."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -29,7 +30,9 @@ class Roster(msgspec.Struct, frozen=True, dict=True):
         return frozenset({make_of(pod) for pod in self.pods})
 
 
-def some_leave(nodeset: NodeSet, controller: Controller | None, roster: Roster, machines: Mapping[str, Node]) -> bool:
+def some_leave(
+    nodeset: NodeSet, controller: Controller | None, roster: Roster, machines: Mapping[str, Node], now: datetime
+) -> bool:
     """Whether a worker is to go, for which the last look is not good enough."""
     if nodeset.metadata.deletion_timestamp is not None:
         return True
@@ -39,7 +42,7 @@ def some_leave(nodeset: NodeSet, controller: Controller | None, roster: Roster, 
         return True
     if controller is not None and loses_some(nodeset, controller, roster.pods, machines):
         return True
-    if controller is None or not moves(nodeset.spec.update):
+    if controller is None or not moves(nodeset.spec.update, now):
         return False
     revision, version = revision_of(nodeset, controller), version_step(nodeset, controller).version
     return any(is_outdated(make, revision, version) for make in roster.makes)

@@ -1,5 +1,6 @@
 """NodeSet: a group of Slurm nodes, each a pod that Corral owns directly."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -17,7 +18,7 @@ from corral.kinds.parts import (
 )
 from corral.kube.crd import Column, Scale, kind, rule, rules
 from corral.kube.meta import EMPTY, Model, Object
-from corral.kube.values import IntOrString
+from corral.kube.values import Duration, IntOrString, parse_duration
 
 
 class Partition(Model, frozen=True, kw_only=True):
@@ -27,6 +28,20 @@ class Partition(Model, frozen=True, kw_only=True):
     config: Annotated[
         str, Meta(max_length=4096, pattern=r"^[^\r\n]*$", description="More of its line: MaxTime=1-0 Default=YES")
     ] = ""
+
+
+class Window(Model, frozen=True, kw_only=True):
+    """When workers are replaced. Slurm reserves their nodes for it, and its scheduler empties them by then."""
+
+    start: datetime
+    duration: Annotated[Duration, Meta(max_length=32, description="After it, none is replaced any more.")] = "1h"
+
+    @property
+    def end(self) -> datetime:
+        return self.start + parse_duration(self.duration)
+
+    def is_open(self, now: datetime) -> bool:
+        return self.start <= now < self.end
 
 
 class Update(Model, frozen=True, kw_only=True):
@@ -46,6 +61,10 @@ class Update(Model, frozen=True, kw_only=True):
         int, Meta(ge=0, le=10000, description="Only workers with this ordinal or a higher one are replaced.")
     ] = 0
     paused: Annotated[bool, Meta(description="Replace none for now.")] = False
+    window: Annotated[
+        Window | None,
+        Meta(description="Replace only then, and then all at once: a maintenance reservation keeps jobs away."),
+    ] = None
     history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions are kept.")] = 10
 
 
@@ -112,6 +131,7 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     draining: int = 0
     down: int = 0
     updated_replicas: int = 0
+    reservation: Annotated[str, Meta(max_length=253)] = ""
     revision: Annotated[str, Meta(max_length=63)] = ""
 
 

@@ -16,7 +16,7 @@ import msgspec
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
-from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.calls import REASON_PREFIX, Reserved
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
@@ -173,6 +173,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     revisions: tuple[ControllerRevision, ...] = ()
     guards: tuple[PodDisruptionBudget, ...] = ()
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+    reservation: Reserved = Reserved()
     before: Before | None = None
 
     @derived
@@ -238,6 +239,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.machines == later.machines
         and (recent(earlier) is None) == (recent(later) is None)
         and earlier.controller == later.controller
+        and earlier.reservation == later.reservation
         and before.spec == after.spec
         and before.metadata.uid == after.metadata.uid
         and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp

@@ -10,11 +10,11 @@ from typing import Any
 
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
-from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Undrain
+from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Reserve, Reserved, Undrain, Unreserve
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
-from corral.slurm.values import Job, Node, Server
+from corral.slurm.values import Job, Node, Reservation, Server
 from corral.testing.apiserver import FakeApiServer
 
 CLUSTER = "lab/slurm"
@@ -26,6 +26,7 @@ class ModelSlurm:
         self.reasons: dict[str, str] = {}  # by node; empty: not drained
         self.jobs: dict[int, str] = {}  # id -> node
         self.lost: list[int] = []
+        self.reservations: dict[str, Reservation] = {}
         self.done: list[Call] = []
         self._told: list[Callable[[str], None]] = []
 
@@ -45,6 +46,10 @@ class ModelSlurm:
             server=Server(api="v0.0.42"),
         )
 
+    async def reservation(self, cluster: str, name: str) -> Reserved:
+        assert cluster == CLUSTER
+        return Reserved(told=self.up, found=self.reservations.get(name))
+
     async def perform(self, cluster: str, call: Call) -> None:
         await asyncio.sleep(0.01)
         if not self.up:
@@ -59,6 +64,12 @@ class ModelSlurm:
                 if call.node in self.jobs.values():
                     raise OutsideFailed("NodeBusy", f"{call.node} is busy", retry_after_s=5.0)
                 self.reasons.pop(call.node, None)
+            case Reserve():
+                self.reservations[call.reservation] = Reservation(
+                    name=call.reservation, nodes=call.nodes, start_at=call.start, end_at=call.start + call.duration
+                )
+            case Unreserve():
+                self.reservations.pop(call.reservation, None)
         self.changed()
 
     def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:

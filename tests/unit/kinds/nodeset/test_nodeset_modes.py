@@ -99,7 +99,7 @@ def test_all_workers_there_leave_nothing_to_do_and_are_all_that_is_desired() -> 
     here = [on(name, a_worker(0)) for name in ("m1", "m2")]
     snapshot = per_machine(*here, machines=[a_machine("m1"), a_machine("m2")])
     assert plan(snapshot) == Plan()
-    assert not some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines)
+    assert not some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines, snapshot.now)
     status = report(snapshot, Outcome(plan=Plan()))
     assert (status.desired, status.replicas, status.updated_replicas) == (2, 2, 2)
 
@@ -107,7 +107,7 @@ def test_all_workers_there_leave_nothing_to_do_and_are_all_that_is_desired() -> 
 def test_a_node_that_no_longer_matches_loses_its_worker_after_its_jobs() -> None:
     busy = on("m1", a_worker(0, state="MIXED+DYNAMIC_NORM", jobs=(7,)))
     snapshot = per_machine(busy, machines=[a_machine("m1", labels={"gpu": "no"})])
-    assert some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines)
+    assert some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines, snapshot.now)
     decided = plan(snapshot)
     assert (drains(decided), deleted(decided)) == (["gpu-m1"], [])
     free = on("m1", a_worker(0, state="IDLE+DRAIN+DYNAMIC_NORM", reason="corral: scale-in of NodeSet lab/gpu"))

@@ -1,0 +1,72 @@
+"""The maintenance reservation of a rollout that has its time (`update.window`). Pure.
+
+It is made as soon as workers are outdated, over their nodes, so that the scheduler begins nothing there that would not
+have ended by then. It goes as soon as nobody is outdated any more, and whenever the window is taken away; by itself it
+ends with the window. Only the reservation of our own name is ever touched.
+"""
+
+from collections.abc import Sequence
+
+from corral.engine import NOTHING, Outside, Plan
+from corral.kinds import names
+from corral.kinds.nodeset.calls import Reserve, Unreserve
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.words import some
+from corral.kinds.nodeset.workers import Snapshot, Worker
+from corral.kube.values import parse_duration
+
+
+def is_asked_for(nodeset: NodeSet) -> bool:
+    """Whether Slurm is to be asked for it: one may be wanted, or may be left of earlier."""
+    return nodeset.spec.update.window is not None or bool(nodeset.status.reservation)
+
+
+def reserved(snapshot: Snapshot, old: Sequence[Worker]) -> Plan:
+    """`old`: those that the rollout will replace."""
+    wanted, there = _wanted(snapshot, old), snapshot.reservation.found
+    if not snapshot.reservation.told:
+        return NOTHING
+    if wanted is None:
+        return released(snapshot)
+    if snapshot.now >= wanted.start:
+        return NOTHING  # Slurm makes none that has begun; in its time workers are drained in any case
+    if there is None:
+        return Plan(
+            actions=(_call(snapshot, wanted, f"nodes {some(wanted.nodes)} are emptied by {wanted.start:%FT%RZ}"),)
+        )
+    if there.start_at == wanted.start.replace(microsecond=0) and set(wanted.nodes) <= set(there.nodes):
+        return NOTHING
+    again = _call(snapshot, wanted, "its time or its nodes are others now")
+    return released(snapshot) + Plan(actions=(again,))
+
+
+def released(snapshot: Snapshot) -> Plan:
+    if not snapshot.reservation.told or snapshot.reservation.found is None:
+        return NOTHING
+    call = Unreserve(reservation=snapshot.reservation.found.name)
+    return Plan(actions=(_call(snapshot, call, "no worker waits for it"),))
+
+
+def _wanted(snapshot: Snapshot, old: Sequence[Worker]) -> Reserve | None:
+    update, nodeset = snapshot.object.spec.update, snapshot.object.metadata.name
+    nodes = tuple(worker.name for worker in old if worker.node is not None and not worker.has_foreign_drain)
+    if update.window is None or update.strategy != "RollingUpdate" or update.paused or not nodes:
+        return None
+    if snapshot.now >= update.window.end:
+        return None
+    return Reserve(
+        reservation=names.reservation_name(nodeset),
+        start=update.window.start,
+        duration=parse_duration(update.window.duration),
+        nodes=nodes,
+    )
+
+
+def _call(snapshot: Snapshot, call: Reserve | Unreserve, message: str) -> Outside:
+    return Outside(
+        system=f"Slurm {snapshot.cluster}",
+        subject=f"reservation {call.reservation}",
+        call=call,
+        reason="RolloutScheduled",
+        message=message,
+    )

@@ -1,0 +1,141 @@
+"""A rollout that has its time: Slurm keeps the nodes free for it, and nobody is replaced before."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from corral.engine import Outcome, OutsideFailed, Plan, RemoveFinalizer
+from corral.kinds.controller.shell import Answer
+from corral.kinds.nodeset.beside import run_beside_slurmctld
+from corral.kinds.nodeset.calls import Reserve, Reserved, Unreserve
+from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.spec import Update, Window
+from corral.kinds.nodeset.workers import Snapshot
+from corral.slurm.values import Reservation
+from tests.unit.kinds.nodeset.builders import NOW, SLURM, AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.test_nodeset_plan import calls, drains, reasons
+from tests.unit.kinds.nodeset.test_nodeset_rollout import old
+
+NAME = "corral-gpu"
+HOUR = timedelta(hours=1)
+NODES = ("gpu-0", "gpu-1")
+THERE = Reserved(told=True, found=Reservation(name=NAME, nodes=NODES, start_at=NOW + HOUR, end_at=NOW + 2 * HOUR))
+NONE = Reserved(told=True)
+
+
+def snapshot_of(
+    *workers: AWorker, opens_in: timedelta = HOUR, reservation: Reserved = NONE, **update: object
+) -> Snapshot:
+    found = a_snapshot(*workers, replicas=len(workers))
+    window = Window(start=NOW + opens_in, duration="1h")
+    spec = msgspec.structs.replace(found.object.spec, update=Update(window=window, **update))  # type: ignore[arg-type]
+    nodeset = msgspec.structs.replace(found.object, spec=spec)
+    return msgspec.structs.replace(found, object=nodeset, reservation=reservation)
+
+
+def outdated(*jobs: tuple[int, ...]) -> list[AWorker]:
+    return [
+        old(a_worker(n, jobs=held, state="MIXED+DYNAMIC_NORM" if held else "IDLE+DYNAMIC_NORM"))
+        for n, held in enumerate(jobs)
+    ]
+
+
+def test_before_its_time_the_nodes_are_reserved_and_nobody_is_drained() -> None:
+    decided = plan(snapshot_of(*outdated((), ())))
+    assert calls(decided) == [Reserve(reservation=NAME, start=NOW + HOUR, duration=HOUR, nodes=NODES)]
+    assert reasons(decided) == ["WorkersOutdated"]
+    assert "from 2026-11-16T03:00Z on" in decided.waits[0].message
+    assert decided.again_after_s == 3600
+
+
+def test_what_is_reserved_already_is_left_as_it_is() -> None:
+    assert plan(snapshot_of(*outdated((), ()), reservation=THERE)).is_empty
+
+
+def test_while_slurm_does_not_tell_whether_it_is_there_nothing_is_done_about_it() -> None:
+    assert plan(snapshot_of(*outdated((), ()), reservation=Reserved())).is_empty
+
+
+@pytest.mark.parametrize("opens_in", [2 * HOUR, HOUR])
+def test_another_time_or_more_nodes_make_another_reservation(opens_in: timedelta) -> None:
+    decided = plan(snapshot_of(*outdated((), (), ()), opens_in=opens_in, reservation=THERE))
+    assert [type(call) for call in calls(decided)] == [Unreserve, Reserve]
+
+
+def test_in_its_time_all_go_at_once_and_who_has_a_job_is_waited_for() -> None:
+    begun = snapshot_of(*outdated((), (12,)), opens_in=timedelta(minutes=-5), reservation=THERE)
+    decided = plan(begun)
+    assert drains(decided) == ["gpu-0", "gpu-1"]
+    assert "Draining" in reasons(decided)
+    assert not any(isinstance(call, Reserve | Unreserve) for call in calls(decided))
+
+
+def test_after_its_time_nobody_is_replaced_and_people_are_told_to_set_another() -> None:
+    decided = plan(snapshot_of(*outdated((), ()), opens_in=-2 * HOUR))
+    assert decided.is_empty
+    assert [(wait.reason, wait.stalled) for wait in decided.waits] == [("WorkersOutdated", True)]
+    assert "set another spec.update.window.start" in decided.waits[0].message
+
+
+@pytest.mark.parametrize("opens_in", [HOUR, timedelta(minutes=-5)])
+def test_when_nobody_is_outdated_any_more_the_nodes_are_given_back(opens_in: timedelta) -> None:
+    decided = plan(snapshot_of(a_worker(0), a_worker(1), opens_in=opens_in, reservation=THERE))
+    assert calls(decided) == [Unreserve(reservation=NAME)]
+
+
+@pytest.mark.parametrize("update", [{"paused": True}, {"strategy": "OnDelete"}])
+def test_a_rollout_that_is_held_back_holds_no_nodes(update: dict[str, Any]) -> None:
+    assert calls(plan(snapshot_of(*outdated(()), reservation=THERE, **update))) == [Unreserve(reservation=NAME)]
+
+
+def test_what_was_reserved_is_asked_for_until_it_is_gone_though_the_window_is_taken_away() -> None:
+    reserved = snapshot_of(a_worker(0), reservation=THERE)
+    assert report(reserved, Outcome(plan=Plan())).reservation == NAME
+    spec = msgspec.structs.replace(reserved.object.spec, update=Update())
+    left = msgspec.structs.replace(reserved, object=msgspec.structs.replace(reserved.object, spec=spec))
+    assert calls(plan(left)) == [Unreserve(reservation=NAME)]
+    assert report(left, Outcome(plan=Plan())).reservation == NAME
+    gone = msgspec.structs.replace(left, reservation=NONE)
+    assert report(gone, Outcome(plan=Plan())).reservation == ""
+
+
+def test_a_deletion_gives_the_nodes_back_before_it_lets_go() -> None:
+    deleted = msgspec.structs.replace(a_snapshot(replicas=0, deleted=True), reservation=THERE)
+    decided = plan(deleted)
+    assert calls(decided) == [Unreserve(reservation=NAME)]
+    assert isinstance(decided.actions[-1], RemoveFinalizer)
+
+
+class Shell:
+    def __init__(self, code: int = 0) -> None:
+        self.ran: list[tuple[str, ...]] = []
+        self._code = code
+
+    async def run(
+        self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float, container: str = ""
+    ) -> Answer:
+        assert (namespace, pod, run_s_max > 0, container) == ("lab", "slurm-controller-0", True, "")
+        self.ran.append(command)
+        return Answer(self._code, b"", b"Requested reservation is invalid")
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_what_slurmrestd_cannot_do_is_done_beside_slurmctld() -> None:
+    shell = Shell()
+    await run_beside_slurmctld(shell, SLURM, ("scontrol", "delete", f"ReservationName={NAME}"))
+    assert shell.ran == [("scontrol", "delete", f"ReservationName={NAME}")]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_what_slurmctld_refuses_is_told_in_its_words() -> None:
+    with pytest.raises(OutsideFailed, match="Requested reservation is invalid"):
+        await run_beside_slurmctld(Shell(1), SLURM, ("scontrol", "create", "reservation"))
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_of_a_slurmctld_that_is_elsewhere_people_are_told_what_to_run() -> None:
+    with pytest.raises(OutsideFailed, match="run there: scontrol create reservation"):
+        await run_beside_slurmctld(None, SLURM, ("scontrol", "create", "reservation"))
