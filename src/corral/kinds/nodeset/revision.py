@@ -24,7 +24,7 @@ DIGITS = 10
 
 
 class Made(Model, frozen=True, kw_only=True):
-    """What a worker is made from."""
+    """What a worker is made from: fields of the spec, under their names there."""
 
     version: str = ""
     slurmd: Overrides = EMPTY
@@ -50,9 +50,8 @@ def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
 
 
 def made_from(nodeset: NodeSet, controller: Controller) -> Made:
-    spec = nodeset.spec
-    version = version_step(nodeset, controller).version
-    return Made(version=version, slurmd=spec.slurmd, template=spec.template, extra_conf=spec.extra_conf)
+    said = {field.name: getattr(nodeset.spec, field.name) for field in msgspec.structs.fields(Made)}
+    return Made(**{**said, "version": version_step(nodeset, controller).version})
 
 
 def revision_of(nodeset: NodeSet, controller: Controller) -> str:
@@ -101,7 +100,5 @@ def as_of(nodeset: NodeSet, revision: ControllerRevision) -> NodeSet | None:
         version = msgspec.convert(was.version, SlurmVersion)
     except msgspec.ValidationError:
         return None
-    spec = msgspec.structs.replace(
-        nodeset.spec, version=version, slurmd=was.slurmd, template=was.template, extra_conf=was.extra_conf
-    )
+    spec = msgspec.structs.replace(nodeset.spec, **{**msgspec.structs.asdict(was), "version": version})
     return msgspec.structs.replace(nodeset, spec=spec)
