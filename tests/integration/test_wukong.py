@@ -1,5 +1,8 @@
 """Wukongs on a real API server with the real definitions: every object that we send passes its real schema."""
 
+import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -79,6 +82,7 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         await apply(client, ns, WHOLE)
         await until(lambda: phase_is(client, ns, "Running"))
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
+        await the_commands_know_it(corral_cluster, ns)
         await take_snapshot(client, ns, "friday")
         await until(lambda: is_taken(client, ns))
         await take_snapshot(client, ns, "part", ("data",))
@@ -113,6 +117,23 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             (Service, "vm"),
         ):
             assert await is_gone(client, kind, name, ns) is True
+
+
+async def the_commands_know_it(cluster: Cluster, namespace: str) -> None:
+    for words, told in (
+        (("status",), "Wukong   vm     True    AsDesired"),
+        (("explain", "wukong", "vm"), f"Wukong {namespace}/vm: ready"),
+        (("plan", "wukong", "vm"), "nothing to do"),
+    ):
+        command = (sys.executable, "-c", "from corral.cli.main import main; main()", *words, "-n", namespace)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said = (await process.communicate())[0].decode()
+        assert told in said, (words, said)
 
 
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:

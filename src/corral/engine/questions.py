@@ -32,7 +32,7 @@ from corral.engine.controller import AnyController, Watch, with_finalizer
 from corral.engine.differences import digest
 from corral.engine.plan import NOTHING, Plan
 from corral.engine.reader import OverlayReader, StoreReader, applied_over, index_functions
-from corral.engine.reconciler import Reader, Snapshot, UsesClient
+from corral.engine.reconciler import MakesLater, Reader, Snapshot, UsesClient
 from corral.engine.send import send
 from corral.engine.store import Key, Store, key_of, new_store
 from corral.kube.client import Client, Selector
@@ -165,7 +165,7 @@ async def _check_accepted(client: Client, manifest: Object) -> None:
 async def render(
     controller: AnyController, manifest: Object, *, beside: Iterable[Object] = (), now: datetime | None = None
 ) -> tuple[Object, ...]:
-    """The objects that a plan over a world without anything but `beside` would make, in order.
+    """The objects that a world without anything but `beside` would come to have, in the order of their making.
 
     The finalizer is taken as being there.
     """
@@ -181,8 +181,11 @@ async def render(
     snapshot = await controller.reconciler.observe(key_of(manifest), overlay)
     if snapshot is None:
         return ()
-    plan = controller.reconciler.plan(snapshot)
-    return tuple(action.object for action in plan.actions if isinstance(action, Create | Apply))
+    reconciler = controller.reconciler
+    later = reconciler.later(snapshot).actions if isinstance(reconciler, MakesLater) else ()
+    every = (*reconciler.plan(snapshot).actions, *later)
+    made = {about(action): action.object for action in every if isinstance(action, Create | Apply)}
+    return tuple(made.values())
 
 
 async def dry_run(client: Client, controller: AnyController, plan: Plan) -> tuple[Change, ...]:

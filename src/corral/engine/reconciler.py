@@ -141,6 +141,15 @@ class UsesClient(Protocol):
         ...
 
 
+@runtime_checkable
+class MakesLater(Protocol):
+    """What a reconciler has besides, if some of what it makes waits until the rest is ready."""
+
+    def later(self, snapshot: Any, /) -> Plan:
+        """What is made then; for `corral render`, which shows the whole."""
+        ...
+
+
 class Reconciler(Protocol[S]):
     """See the module's docstring. `S` is the kind's own snapshot: a frozen Struct with at least `object` and `now`."""
 

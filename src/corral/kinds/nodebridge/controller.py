@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
-from corral.kinds.nodebridge.plan import FINALIZER, Snapshot, plan, policy_name, report
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, children
+from corral.kinds.nodebridge.plan import FINALIZER, Snapshot, plan, policy, policy_name, report
 from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeStatus
 from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
 from corral.kube.meta import Object
@@ -26,6 +26,9 @@ class NodeBridgeReconciler:
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
+
+    def later(self, snapshot: Snapshot, /) -> Plan:
+        return children(snapshot.object, [policy(snapshot.object, "up")], [])
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeBridgeStatus:
         return report(snapshot, outcome)

@@ -16,7 +16,7 @@ from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.cloudinit import secrets_needed
 from corral.kinds.wukong.facts import PROJECTS, Snapshot
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
-from corral.kinds.wukong.plan import FINALIZER, plan
+from corral.kinds.wukong.plan import FINALIZER, later, plan
 from corral.kinds.wukong.report import report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
@@ -60,6 +60,9 @@ class WukongReconciler:
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
+
+    def later(self, snapshot: Snapshot, /) -> Plan:
+        return later(snapshot)
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> WukongStatus:
         return report(snapshot, outcome)

@@ -255,6 +255,14 @@ def _machine(snapshot: Snapshot) -> Plan:
     return children(wukong, [desired], [present] if present else [])
 
 
+def later(snapshot: Snapshot) -> Plan:
+    """The machine, which is made when its networks and disks are there."""
+    try:
+        return children(snapshot.object, [virtual_machine(snapshot.object, snapshot.disks, None, None)], [])
+    except BadSpec:
+        return NOTHING
+
+
 def _is_prepared(snapshot: Snapshot) -> bool:
     return (
         snapshot.cloud_init is not None

@@ -15,7 +15,7 @@ from corral.kinds.wukong.api.snapshots import (
 from corral.kinds.wukong.power import INSTANCES
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.facts import Snapshot
-from corral.kinds.wukongsnapshot.plan import plan, report
+from corral.kinds.wukongsnapshot.plan import made, plan, report
 from corral.kinds.wukongsnapshot.quiesce import FROZEN_AT_MOST_S, Freeze, Thaw, can_freeze, is_frozen
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotStatus
 from corral.kube.client import Client
@@ -51,6 +51,9 @@ class WukongSnapshotReconciler:
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
+
+    def later(self, snapshot: Snapshot, /) -> Plan:
+        return made(snapshot)
 
     async def perform(self, call: msgspec.Struct, _snapshot: Snapshot, /) -> None:
         match call:

@@ -47,7 +47,7 @@ def plan(snapshot: Snapshot) -> Plan:
     so_far = progress(snapshot)
     if not so_far.begun:
         return _begin(snapshot)
-    return _made(snapshot) + _end(snapshot, so_far)
+    return made(snapshot) + _end(snapshot, so_far)
 
 
 def _there(snapshot: Snapshot) -> list[Object]:
@@ -75,10 +75,10 @@ def _begin(snapshot: Snapshot) -> Plan:
             Wait(reason="GuestFreezing", message=f"waiting until KubeVirt has frozen the guest of Wukong {where}"),
         )
         return Plan(actions=(freeze(instance),), waits=waits, again_after_s=FREEZE_AGAIN_S)
-    return _made(snapshot)
+    return made(snapshot)
 
 
-def _made(snapshot: Snapshot) -> Plan:
+def made(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
     return children(asked, [Once(obj) for obj in wanted(asked, indications_now(snapshot.instance))], _there(snapshot))
 

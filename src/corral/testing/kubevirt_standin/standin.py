@@ -21,7 +21,7 @@ class KubeVirtStandIn:
     """For one namespace, or for all of them.
 
     `csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation).
-    `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here.
+    `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here, if it `provisions`.
     `guests`: machines run for real, and disks have contents.
     """
 
@@ -32,13 +32,18 @@ class KubeVirtStandIn:
         namespace: str = "",
         pace_s: float = 1.0,
         real_binding: bool = False,
+        provisions: bool = True,
         csi: bool = False,
         guests: Guests | None = None,
     ) -> None:
         self.access = Access(client, namespace)
         self.pace_s = pace_s
         self.volumes = Volumes(
-            self.access, real_binding=real_binding, csi=csi, contents=guests.contents if guests else None
+            self.access,
+            real_binding=real_binding,
+            provisions=provisions,
+            csi=csi,
+            contents=guests.contents if guests else None,
         )
         self.machines = Machines(self.access, guests)
         self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)

@@ -29,7 +29,16 @@ PROGRESS = ("0.00%", "48.20%", "100.0%")
 class Volumes:
     """`real_binding`: a real volume controller runs and binds claims to the volumes that are made here."""
 
-    def __init__(self, access: Access, *, real_binding: bool, csi: bool, contents: Contents | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        real_binding: bool,
+        provisions: bool = True,
+        csi: bool = False,
+        contents: Contents | None = None,
+    ) -> None:
+        self._provisions = provisions
         self._access = access
         self._contents = contents
         self._real_binding = real_binding
@@ -102,7 +111,7 @@ class Volumes:
             name = f"standin-{claim.metadata.uid}"
             if not self._real_binding:
                 await self._access.set_status(claim, {"phase": "Bound", "capacity": {"storage": asked}})
-            elif name not in volumes:
+            elif self._provisions and name not in volumes:
                 await self._access.create(_volume_for(claim, name, await self._placed(claim, filled, name)))
 
     async def _placed(self, claim: PersistentVolumeClaim, filled: DataVolume | None, volume: str) -> Path:
