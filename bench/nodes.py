@@ -129,12 +129,12 @@ PASS = Claim(
 )
 PLAN = Claim(
     key="nodes-plan",
-    title="The first pass over 5,000 Slurm nodes with 10,000 jobs",
+    title="Planning with 5,000 Slurm nodes and 10,000 jobs",
     unit="ms of CPU",
     bound=100.0,
-    measured="observe, plan and report, with nothing remembered",
+    measured="the plan of the first pass, with nothing remembered",
     measured_unit="ms",
-    baseline="with 1,000 nodes",
+    baseline="all of that pass: observe, plan and report",
 )
 CLAIMS = (FIRST, MORE, WRITES, CPU, QUIET_WRITES, QUIET_CPU, MEMORY_FIRST, MEMORY, TOUCH, PASS, PLAN)
 
@@ -184,10 +184,10 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
 
 def passes(settings: Settings) -> dict[str, Run]:
     """Without a server: see `bench.node_pass`."""
-    few, many, most = (measured(node_pass.__name__, part, settings, Passes) for part in ("first", "all", "large"))
+    many, most = (measured(node_pass.__name__, part, settings, Passes) for part in ("all", "large"))
     return {
         PASS.key: Run(many.unchanged_s * 1000, many.one_changed_s * 1000),
-        PLAN.key: Run(most.first_s * 1000, few.first_s * 1000),
+        PLAN.key: Run(most.first_plan_s * 1000, most.first_s * 1000),
     }
 
 
