@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,6 +44,12 @@ def stopped(lab: Lab) -> bool:
 def states(lab: Lab) -> list[str]:
     """Of every run of every job: one that was requeued has two."""
     return lab.on_controller("sacct", "-X", "-D", "-n", "-o", "State").split()
+
+
+def not_reserved(lab: Lab) -> str:
+    said = lab.on_controller("scontrol", "--oneliner", "show", "reservation")
+    words = ("ReservationName=corral-worker", "Nodes=worker-[0-2]", "MAINT")
+    return "" if all(word in said for word in words) else said or "no reservation"
 
 
 def change(lab: Lab, spec: dict[str, Any]) -> None:
@@ -95,7 +102,12 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.until("what was taken back is as it was", lambda: not_settled(lab))
 
     lab.on_controller("sbatch", "-w", "worker-1", "--output=/dev/null", "--wrap", "sleep 8")
-    change(lab, {"update": {"maxUnavailable": 2}, "extraConf": "Weight=7"})
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+    change(lab, {"update": {"maxUnavailable": 2, "window": {"start": tomorrow}}, "extraConf": "Weight=7"})
+    lab.until("Slurm keeps the nodes free for the rollout", lambda: not_reserved(lab))
+    assert nodeset(lab)["status"]["updatedReplicas"] == 0
+    change(lab, {"update": {"window": None}})
     lab.until("every worker was replaced", lambda: not_settled(lab))
+    lab.until("nothing is reserved any more", lambda: not not_reserved(lab))
     assert "Weight=7" in lab.on_controller("scontrol", "show", "node", "worker-1")
     lab.until("the job that ran meanwhile has ended", lambda: states(lab) != ["COMPLETED"] * 2)
