@@ -5,7 +5,7 @@ and what is left to mend after slurmctld was killed.
 
     what is referred to and missing     is waited for, by name; everything that does not need it is done
     a configuration that is wrong       is not delivered; the last good one stays, and the reason names the line
-    the first configuration             waits a moment for NodeSets that are applied with the Controller: one that comes
+    the first configuration             waits a moment for a NodeSet that is applied with the Controller: one that comes
                                         later is a reconfigure, just when workers ask for their files
     a configuration that changed        goes into the ConfigMaps; the pod's annotation makes kubelet renew the mounted
                                         files; slurmctld is told to take them, in its pod, without a restart
@@ -120,9 +120,9 @@ def configuration(snapshot: Snapshot) -> tuple[Files | None, Plan]:
 def _in_company(snapshot: Snapshot) -> Plan | None:
     """What is waited for before the first configuration is written, if anything."""
     born = snapshot.object.metadata.creation_timestamp
-    if born is None or current(snapshot) or not (timedelta() <= snapshot.now - born < COMPANY):
+    if born is None or snapshot.nodesets or current(snapshot) or not timedelta() <= snapshot.now - born < COMPANY:
         return None
-    wait = Wait(reason="SlurmctldStarting", message="waiting a moment for NodeSets that come with it")
+    wait = Wait(reason="SlurmctldStarting", message="waiting a moment for a NodeSet that may come with it")
     return Plan(waits=(wait,), again_after_s=(born + COMPANY - snapshot.now).total_seconds())
 
 

@@ -465,11 +465,18 @@ def test_what_slurmctld_refuses_is_told_in_its_own_words() -> None:
     assert {c.type: c.status for c in status(snapshot, outcome).conditions}["Stalled"] == "True"
 
 
-@pytest.mark.parametrize(("age_s", "waits"), [(0.0, True), (1.5, True), (2.0, False), (-30.0, False)])
-def test_the_first_configuration_waits_for_nodesets_that_are_applied_with_it(age_s: float, waits: bool) -> None:
+@pytest.mark.parametrize(
+    ("age_s", "nodesets", "waits"),
+    [(0.0, 0, True), (1.5, 0, True), (2.0, 0, False), (-30.0, 0, False), (0.0, 1, False)],
+)
+def test_the_first_configuration_waits_a_moment_for_a_nodeset_that_is_applied_with_it(
+    age_s: float, nodesets: int, waits: bool
+) -> None:
     young = a_controller()
     born = msgspec.structs.replace(young.metadata, creation_timestamp=NOW - timedelta(seconds=age_s))
-    decided = plan(a_snapshot(msgspec.structs.replace(young, metadata=born)))
+    seen = a_snapshot(msgspec.structs.replace(young, metadata=born), nodesets=(a_nodeset(),) * nodesets)
+
+    decided = plan(seen)
 
     made = {one.resource.kind for one in made_by(decided)}
     assert made == ({"Service", "Secret"} if waits else {"Service", "Secret", "ConfigMap", "StatefulSet"})
