@@ -1,0 +1,171 @@
+"""Everything at once, on real Slurm: people scale, roll and drain while daemons, REST and the operator are killed.
+
+Jobs come all the time. Afterwards everything is as asked for, and each job has one record that is COMPLETED. As in
+`test_kills`, Slurm itself may lose the last seconds before slurmctld is killed: jobs that were accepted or ran then are
+counted apart, and may have run twice. The order of events is drawn from a seed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from corral.testing.cluster import Cluster
+from tests.e2e.test_first_job import COMMAND, Lab, provide_images, quickstart
+from tests.e2e.test_kills import Outage, delete, is_recorded_once, kill, not_up
+from tests.e2e.test_nodes import change, corral, nodeset
+
+pytestmark = pytest.mark.cluster
+
+SEED = 5
+LOGIN = "deploy/demo-login"
+COUNTED_MIN = 15
+# From a login node: nobody kills that.
+SUBMITTING = """
+rm -f /tmp/accepted /tmp/enough
+while [ ! -f /tmp/enough ]; do
+    id=$(sbatch --parsable --output=/dev/null --wrap 'sleep 2' 2>/dev/null) && echo "$(date +%s.%N) $id" >>/tmp/accepted
+    sleep 0.6
+done
+"""
+ASKED = ("sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", "JobID,State,Start,End")
+
+
+class Chaos(Lab):
+    """A Lab whose operator may be killed."""
+
+    def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
+        super().__init__(cluster, namespace)
+        self._log = log
+        self.operator = self._started()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}
+        options = ("--health-port", "0", "--lease-namespace", self.namespace)
+        with self._log.open("ab") as log:
+            return subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log)
+
+    def kill_operator(self) -> None:
+        self.operator.kill()
+        self.operator.wait(timeout=30)
+        self.operator = self._started()
+
+    def stop(self) -> None:
+        self.operator.send_signal(signal.SIGTERM)
+        assert self.operator.wait(timeout=60) == 0, self._log.read_text()[-4000:]
+
+
+@pytest.fixture
+def chaos(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Iterator[Chaos]:
+    provide_images(corral_cluster, "slurm:26.05", "mariadb:11.8")
+    crds = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
+    corral_cluster.define(crds)
+    lab = Chaos(corral_cluster, corral_namespace, tmp_path / "operator.log")
+    try:
+        yield lab
+        lab.kubectl("delete", "slurm", "--all", "--timeout=120s", timeout_s=150)
+    finally:
+        lab.stop()
+
+
+def drain_for_a_moment(lab: Chaos) -> None:
+    """As somebody does who thinks better of it: what is idle moves away and comes back, what is busy stays."""
+    machine = lab.kubectl("get", "pod", "demo-controller-0", "-o", "jsonpath={.spec.nodeName}")
+    workers = "--pod-selector=slurm.corral.dev/nodeset=worker"
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=3s")
+    lab.cluster.try_kubectl("-n", lab.namespace, "drain", machine, workers, *options)
+    given_back = corral(lab, "undrain", machine)
+    assert given_back.returncode == 0, given_back.stderr
+
+
+def script(lab: Chaos, luck: Random, outages: list[Outage]) -> Iterator[Callable[[], object]]:
+    """People in their order, and after each of them some of the killers."""
+
+    def kill_slurmctld() -> None:
+        began = kill(lab, "demo-controller-0", "slurmctld", "slurmctld")
+        lab.until("slurmctld is back", lambda: not_up(lab))
+        outages.append(Outage(began, time.time()))
+
+    killers: list[Callable[[], object]] = [
+        lab.kill_operator,
+        kill_slurmctld,
+        lambda: kill(lab, "demo-accounting-0", "slurmdbd", "slurmdbd"),
+        lambda: delete_rest(lab),
+        lambda: kill(lab, "demo-database-0", "mariadb", "mariadbd"),
+        lambda: drain_for_a_moment(lab),
+    ]
+    luck.shuffle(killers)
+    for asked in ({"replicas": 5}, {"update": {"maxUnavailable": 2}, "extraConf": "Weight=7"}, {"replicas": 2}):
+        yield lambda asked=asked: change(lab, asked)  # type: ignore[misc]
+        yield killers.pop()
+        yield killers.pop()
+
+
+def delete_rest(lab: Chaos) -> None:
+    pods = lab.kubectl("get", "pods", "-l", "app.kubernetes.io/name=slurmrestd", "-o", "name").split()
+    assert pods, "there is no pod of slurmrestd"
+    for pod in pods:
+        delete(lab, pod.removeprefix("pod/"))
+
+
+def not_as_asked(lab: Chaos) -> str:
+    found = nodeset(lab)
+    status, generation = found["status"], found["metadata"]["generation"]
+    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    counts = tuple(status[name] for name in ("replicas", "readyReplicas", "updatedReplicas", "draining", "down"))
+    is_well = ready["status"] == "True" and ready["observedGeneration"] == generation and counts == (2, 2, 2, 0, 0)
+    return "" if is_well else f"{counts}, {ready['reason']}: {ready['message']}"
+
+
+def records(lab: Chaos) -> dict[str, list[tuple[str, float, float]]]:
+    """By job: state, start and end of every record, also those that a repetition has replaced."""
+    found: dict[str, list[tuple[str, float, float]]] = {}
+    for line in lab.on_controller("env", "SLURM_TIME_FORMAT=%s", *ASKED).splitlines():
+        job, state, start, end = line.split("|")
+        found.setdefault(job, []).append((state.split()[0], moment(start), moment(end)))
+    return found
+
+
+def moment(text: str) -> float:
+    return float(text) if text.isdigit() else 0.0
+
+
+def touches(outages: list[Outage], start: float, end: float) -> bool:
+    return any(one.may_cost_job(start) or one.may_cost_job(end) or start < one.began < end for one in outages)
+
+
+def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
+    luck, outages = Random(SEED), list[Outage]()
+    chaos.kubectl("apply", "-f", "-", stdin=quickstart("26.05"))
+    for what in ("nodeset/worker", "controller/demo", "loginset/demo"):
+        chaos.wait(what)
+    detached = "cat >/tmp/submit && (setsid sh /tmp/submit >/dev/null 2>&1 &)"
+    chaos.kubectl("exec", "-i", LOGIN, "--", "sh", "-c", detached, stdin=SUBMITTING)
+    for event in script(chaos, luck, outages):
+        event()
+        time.sleep(luck.uniform(1, 4))  # a real cluster: what is under way is to overlap
+    chaos.kubectl("exec", LOGIN, "--", "touch", "/tmp/enough")
+    chaos.until("everything is as asked for", lambda: not_as_asked(chaos))
+    chaos.until("every job has ended", lambda: chaos.on_controller("squeue", "-h"))
+    chaos.until("no ghost stays RUNNING", lambda: [j for j, runs in records(chaos).items() if runs[-1][0] == "RUNNING"])
+
+    lines = chaos.kubectl("exec", LOGIN, "--", "cat", "/tmp/accepted").splitlines()
+    accepted = {job: float(at) for at, job in (line.split() for line in lines)}
+    old = {job for job, at in accepted.items() if not any(outage.may_cost_job(at) for outage in outages)}
+    found = records(chaos)
+    wrong = {}
+    for job in old:
+        runs = found.get(job, [])
+        states = [state for state, _, _ in runs]
+        ran_then = any(touches(outages, start, end) for _, start, end in runs)
+        if not (states == ["COMPLETED"] or (ran_then and is_recorded_once(states))):
+            wrong[job] = runs
+    print(f"{len(accepted)} jobs accepted, {len(old)} of them long enough before slurmctld was killed")
+    assert not wrong, f"expected one record, COMPLETED, of each of {len(old)} jobs; found {json.dumps(wrong)}"
+    assert len(old) >= COUNTED_MIN, (len(old), len(accepted))
