@@ -14,9 +14,15 @@ __all__ = ["lab"]
 
 pytestmark = pytest.mark.cluster
 
-RUNNING = "until squeue -h -t RUNNING | grep -q worker-2; do sleep 0.2; done"
+RUNNING = "until squeue -h -t RUNNING | grep -q {}; do sleep 0.2; done"
 UNTIL_TOLD = "until test -e /tmp/enough; do sleep 0.5; done"
 NOWHERE = "corral/slurm:there-is-no-such-image"
+ADDED = """
+apiVersion: v1
+kind: Node
+metadata: {name: corral-added, labels: {corral-test: added}}
+status: {conditions: [{type: Ready, status: "True"}]}
+"""
 
 
 def nodeset(lab: Lab) -> dict[str, Any]:
@@ -61,11 +67,30 @@ def corral(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=300)
 
 
+def shown(lab: Lab, worker: str) -> set[str]:
+    """What its pod says of its state in Slurm."""
+    conditions = json.loads(lab.kubectl("get", "pod", worker, "-o", "json"))["status"]["conditions"]
+    return {one["type"].removeprefix("SlurmNodeState") for one in conditions if one["type"].startswith("SlurmNode")}
+
+
+def workers(lab: Lab) -> set[str]:
+    found = lab.kubectl("get", "pod", "-l", "slurm.corral.dev/nodeset=worker", "-o", "name").split()
+    return {name.partition("/")[2] for name in found}
+
+
+def amiss(found: object, expected: object) -> str:
+    return "" if found == expected else f"{found}, expected {expected}"
+
+
+def said(lab: Lab) -> list[dict[str, str]]:
+    return [one for one in nodeset(lab)["status"].get("conditions", ()) if one["type"] == "Ready"]
+
+
 def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.kubectl("apply", "-f", "-", stdin=quickstart("26.05"))
     lab.until("all workers are there", lambda: not_settled(lab))
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", UNTIL_TOLD)
-    lab.on_controller("sh", "-c", RUNNING)
+    lab.on_controller("sh", "-c", RUNNING.format("worker-2"))
     machine = lab.kubectl("get", "pod", "worker-2", "-o", "jsonpath={.spec.nodeName}")
     try:
         refused = corral(lab, "drain", machine, "--reason", "new fan", "--timeout", "1s")
@@ -111,3 +136,110 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.until("nothing is reserved any more", lambda: not not_reserved(lab))
     assert "Weight=7" in lab.on_controller("scontrol", "show", "node", "worker-1")
     lab.until("the job that ran meanwhile has ended", lambda: states(lab) != ["COMPLETED"] * 2)
+
+    one_worker_a_machine_and_back(lab, machine)
+    a_record_follows_its_worker(lab)
+    volumes_and_pins(lab, machine)
+    deletion_waits_for_queued_jobs(lab)
+
+
+def one_worker_a_machine_and_back(lab: Lab, machine: str) -> None:
+    lab.until("pods show the states of idle workers", lambda: amiss(shown(lab, "worker-0"), {"Idle"}))
+    lab.on_controller("sbatch", "-w", "worker-0", "--output=/dev/null", "--wrap", UNTIL_TOLD)
+    lab.on_controller("sh", "-c", RUNNING.format("worker-0"))
+    busy = {"Allocated", "Drain"}
+    lab.kubectl("label", "--overwrite", "node", machine, "corral-test/rack=r7")
+    change(
+        lab,
+        {
+            "scalingMode": "DaemonSet",
+            "template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}},
+            "extraConf": "Weight=7 Features={corral-test/rack},{corral-test/none}",
+        },
+    )
+    lab.until("the machine has its own", lambda: amiss(workers(lab), {"worker-0", f"worker-{machine}"}))
+    lab.until("the busy one shows that it is drained", lambda: amiss(shown(lab, "worker-0"), busy))
+    try:
+        lab.kubectl("apply", "-f", "-", stdin=ADDED)
+        lab.until("a machine that does not match gets none", lambda: amiss(nodeset(lab)["status"]["desired"], 1))
+        lab.kubectl("label", "node", "corral-added", "kubernetes.io/os=linux")
+        lab.until("one that does gets its worker", lambda: amiss("worker-corral-added" in workers(lab), True))
+    finally:
+        lab.kubectl("delete", "node", "corral-added", "--ignore-not-found")
+    lab.until("its worker goes with it", lambda: amiss(workers(lab), {"worker-0", f"worker-{machine}"}))
+    lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", "touch", "/tmp/enough")
+    lab.until("the old one went after its job", lambda: amiss(workers(lab), {f"worker-{machine}"}))
+    lab.until("its job has ended well", lambda: amiss(states(lab), ["COMPLETED"] * 3))
+    told = lab.on_controller("sinfo", "-h", "-n", f"worker-{machine}", "-o", "%f").split()[0]
+    assert told == "worker,r7", told
+    lab.kubectl("label", "node", machine, "corral-test/rack-")
+    change(lab, {"scalingMode": "StatefulSet"})
+    lab.until("ordinals are back", lambda: not_settled(lab))
+    nodes = set(lab.on_controller("sinfo", "-h", "-N", "-o", "%N").split())
+    assert nodes == workers(lab) == {"worker-0", "worker-1", "worker-2"}
+
+
+def a_record_follows_its_worker(lab: Lab) -> None:
+    """slurmctld would keep the CPUs that a node registered with first."""
+    limits = {"limits": {"cpu": "2", "memory": "640Mi"}}
+    change(lab, {"update": {"strategy": "OnDelete"}, "slurmd": {"resources": limits}})
+    lab.until("that is known", lambda: "OnDelete" not in " ".join(one["message"] for one in said(lab)))
+    lab.kubectl("delete", "pod", "worker-0")
+    lab.until(
+        "it registered with its new CPUs",
+        lambda: amiss("CPUTot=2" in lab.on_controller("scontrol", "show", "node", "worker-0"), True),
+    )
+
+
+VOLUMES = """
+apiVersion: slurm.corral.dev/v1alpha1
+kind: NodeSet
+metadata: {name: data}
+spec:
+  controllerRef: {name: demo}
+  pinToNode: true
+  slurmd:
+    resources: {limits: {cpu: "1", memory: 256Mi}, requests: {cpu: 20m, memory: 32Mi}}
+    volumeMounts: [{name: scratch, mountPath: /scratch}]
+  volumeClaimTemplates:
+    - metadata: {name: scratch}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}
+  persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}
+"""
+
+
+def volumes_and_pins(lab: Lab, machine: str) -> None:
+    def pinned() -> object:
+        return json.loads(lab.kubectl("get", "nodeset", "data", "-o", "json"))["status"].get("ordinalToNode")
+
+    lab.kubectl("apply", "-f", "-", stdin=VOLUMES)
+    lab.until("it is remembered where the worker is", lambda: amiss(pinned(), {"0": machine}))
+    lab.wait("nodeset/data")
+    lab.kubectl("exec", "data-0", "-c", "slurmd", "--", "touch", "/scratch/kept")
+    lab.kubectl("delete", "pod", "data-0")
+    kept = ("exec", "data-0", "-c", "slurmd", "--", "ls", "/scratch")
+    lab.until("it is back with its volume", lambda: amiss("kept" in lab.kubectl(*kept), True))
+    lab.kubectl("scale", "nodeset", "data", "--replicas=0")
+    lab.until(
+        "its volume goes after it", lambda: amiss(lab.kubectl("get", "pvc", "scratch-data-0", "--ignore-not-found"), "")
+    )
+    assert "data-0" not in lab.kubectl("get", "pods", "-o", "name")
+    lab.kubectl("delete", "nodeset", "data")
+
+
+def deletion_waits_for_queued_jobs(lab: Lab) -> None:
+    """A job that waits in a partition which goes would fail with it."""
+    number = lab.on_controller("sbatch", "-H", "--parsable", "--output=/dev/null", "--wrap", "true").strip()
+    lab.kubectl("delete", "nodeset", "worker", "--wait=false")
+    lab.until(
+        "deletion names the job",
+        lambda: amiss(f"partition worker, which goes with it: {number}." in said(lab)[0]["message"], True),
+    )
+    lab.until("workers are gone", lambda: amiss(workers(lab), set()))
+    state = "State=INACTIVE"
+    lab.until(
+        "no job comes", lambda: amiss(state in lab.on_controller("scontrol", "show", "partition", "worker"), True)
+    )
+    lab.on_controller("scancel", number)
+    lab.wait("nodeset/worker", "delete")
+    assert "JobState=CANCELLED" in lab.on_controller("scontrol", "show", "job", number)

@@ -5,6 +5,7 @@ import pytest
 from corral.kinds.accounting.spec import Accounting
 from corral.kinds.controller.spec import Controller
 from corral.kinds.loginset.spec import LoginSet
+from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
 from corral.kinds.token.spec import Token
 from corral.kube.crd import crd_of, to_yaml
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(corral_cluster: Cluster) -> None:
-    corral_cluster.define(to_yaml(*(crd_of(kind) for kind in (Accounting, Controller, LoginSet, RestApi, Token))))
+    kinds = (Accounting, Controller, LoginSet, NodeSet, RestApi, Token)
+    corral_cluster.define(to_yaml(*(crd_of(kind) for kind in kinds)))
 
 
 def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool = True) -> str:
@@ -42,6 +44,10 @@ def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool 
         ("Controller", "{identity: {users: [{name: a, uid: 5001}, {name: a, uid: 5002}]}}", "Duplicate value"),
         ("Controller", "{identity: {users: [{name: 'a:b', uid: 5001}]}}", "spec.identity.users[0].name"),
         ("Controller", "{identity: {ldap: {uris: ['http://x'], base: dc=x}}}", "spec.identity.ldap.uris[0]"),
+        ("NodeSet", "{controllerRef: {name: x}, scalingMode: DaemonSet, update: {maxSurge: 1}}", "has one worker"),
+        ("NodeSet", "{controllerRef: {name: x}, scalingMode: DaemonSet, update: {maxUnavailable: 10%}}", "created"),
+        ("NodeSet", "{controllerRef: {name: x}, extraConf: 'Gres=shard:1,{a.b/c}:2'}", "type of a Gres"),
+        ("NodeSet", "{controllerRef: {name: x}, extraConf: 'Gres=gpu:{a.b/c} Features={d}'}", "created"),
         ("LoginSet", "{}", "controllerRef"),
         ("LoginSet", "{controllerRef: {name: x}, replicas: 2}", "created"),
     ],
@@ -62,3 +68,10 @@ def test_a_restapi_stays_with_its_controller(corral_cluster: Cluster, corral_nam
     for controller, told in (("a", "created"), ("b", "stays with its Controller")):
         spec = f"{{controllerRef: {{name: {controller}}}}}"
         assert told in answer(corral_cluster, corral_namespace, "RestApi", spec, dry=False)
+
+
+def test_workers_keep_the_volumes_that_they_were_made_with(corral_cluster: Cluster, corral_namespace: str) -> None:
+    for name, size, told in (("a", "1Gi", "created"), ("a", "2Gi", "configured"), ("b", "2Gi", "were made with")):
+        template = f"{{metadata: {{name: {name}}}, spec: {{resources: {{requests: {{storage: {size}}}}}}}}}"
+        spec = f"{{controllerRef: {{name: x}}, volumeClaimTemplates: [{template}]}}"
+        assert told in answer(corral_cluster, corral_namespace, "NodeSet", spec, dry=False)

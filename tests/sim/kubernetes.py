@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from corral.kinds import names
 from corral.kube.models.core_v1 import Node, Pod
 from corral.kube.transport import Request, Response
 from corral.testing.apiserver import FakeApiServer
@@ -92,7 +93,7 @@ class Kubernetes:
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "rack": "r1"}},
                 "spec": {},
                 "status": {"conditions": conditions},
             }
@@ -217,14 +218,17 @@ class Kubernetes:
             self._server.bind(pod, self._chance.choice(open_to))
 
     def _start(self, pod: Json, process: Process, now_s: float) -> None:
-        if now_s < process.due_s or image_of(pod).endswith(f":{BAD_IMAGE}"):
+        if now_s < process.due_s or image_of(pod).endswith(f":{BAD_IMAGE}") or "{" in conf_of(pod):
             return
         self._start_slurmd(pod, process, again=False)
 
     def _start_slurmd(self, pod: Json, process: Process, *, again: bool) -> None:
         now_s = self._server.now_s()
         process.restarts += again
-        process.slurmd = Slurmd(pod["metadata"]["name"], pod["metadata"]["uid"], features_of(pod), now_s)
+        words = dict(word.partition("=")[::2] for word in conf_of(pod).split())
+        features = tuple(words.get("Feature", "").split(","))
+        cpus = int(words.get("CPUs", 0))
+        process.slurmd = Slurmd(pod["metadata"]["name"], pod["metadata"]["uid"], features, now_s, cpus)
         process.ready_s = now_s + self._chance.uniform(0.5, 4.0)
         process.registers_s = now_s + self._chance.uniform(1.0, 5.0)
         process.registered = False
@@ -307,10 +311,8 @@ def image_of(pod: Json) -> str:
     return str(pod["spec"]["containers"][0].get("image", ""))
 
 
-def features_of(pod: Json) -> tuple[str, ...]:
-    """From the line by which its slurmd registers."""
-    for env in pod["spec"]["containers"][0].get("env", ()):
-        if env["name"] == "SLURM_NODE_CONF":
-            words = dict(word.partition("=")[::2] for word in env["value"].split())
-            return tuple(words.get("Feature", "").split(","))
-    return ()
+def conf_of(pod: Json) -> str:
+    """The line by which its slurmd registers; with braces while it waits to be told what its node says."""
+    told = (pod["metadata"].get("annotations") or {}).get(names.NODE_CONF)
+    env = {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0].get("env", ())}
+    return str(told or env.get("SLURM_NODE_CONF", ""))

@@ -10,6 +10,7 @@ The steps of a run are drawn one by one from the seed, each with luck of its own
 import asyncio
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,11 +18,12 @@ import looptime
 
 from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.registering import WRONG_AFTER_S
 from corral.testing.apiserver import NONE, ROUGH
 from tests.sim.kubernetes import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import TROUBLES, Trouble
-from tests.sim.world import SETS, World, set_of
+from tests.sim.world import LOOKED_EVERY_S, SETS, World, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
 PAUSES_S_MAX = (0.5, 3.0, 8.0)
@@ -80,7 +82,8 @@ async def outcome(seed: int, steps: Iterable[Step]) -> tuple[BaseException | Non
     world = World(seed, operators=luck.choice((1, 1, 2)))
     rough = luck.random() < 0.6, luck.random() < 0.6
     for name in SETS[: luck.choice((1, 1, 2))]:
-        world.make(name, replicas=luck.randint(1, 5))
+        asks = {"extraConf": "Weight=2 Features={rack}"} if luck.random() < 0.4 else {}
+        world.make(name, replicas=luck.randint(1, 5), **asks)
     try:
         async with world.running():
             await asyncio.sleep(luck.choice((0.1, 30)))
@@ -113,6 +116,8 @@ def check_end(world: World) -> None:
         assert all(is_ready(pod) for pod in pods), f"{name}: not all are ready"
         old = [pod["metadata"]["name"] for pod in pods if nodeset and revision_of(pod) != nodeset["status"]["revision"]]
         assert set(old) <= foreign, f"{name}: {old} are outdated"
+        wrong = [pod["metadata"]["name"] for pod in pods if is_registered_wrong(pod, world)]
+        assert set(wrong) <= foreign, f"{name}: {wrong} registered otherwise than they are"
         known = {node for node in records if set_of(node) == name}
         assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
     ours = [name for name, record in records.items() if record.drain and name not in foreign]
@@ -122,6 +127,14 @@ def check_end(world: World) -> None:
 def wanted_of(nodeset: Json, world: World) -> int:
     per_machine = nodeset["spec"].get("scalingMode") == "DaemonSet"
     return len(world.kubernetes.machines) if per_machine else int(nodeset["spec"]["replicas"])
+
+
+def is_registered_wrong(pod: Json, world: World) -> bool:
+    """Whether Slurm has other CPUs on record than the slurmd has, for longer than it may take to notice."""
+    record, made_at = world.slurm.nodes.get(pod["metadata"]["name"]), pod["metadata"]["creationTimestamp"]
+    age = world.server.now() - datetime.fromisoformat(made_at)
+    is_old = age > timedelta(seconds=WRONG_AFTER_S + LOOKED_EVERY_S)
+    return is_old and record is not None and record.slurmd is not None and record.cpus != record.slurmd.cpus
 
 
 def revision_of(pod: Json) -> str:

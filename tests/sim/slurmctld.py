@@ -5,6 +5,7 @@ What was learned from the real daemons, and is kept here:
     a slurmd registers when it starts, and makes its record if there is none; one whose record was deleted never comes
     back by itself; a record keeps its drain over a new registration, and comes back from DOWN by it (ReturnToService=2)
     a record is deleted only while no job holds it (2016), one that is not there is 2018
+    a record keeps the CPUs that it was made with, whatever a later registration says
     a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s; then its jobs are requeued
     a slurmctld that is killed has lost its last seconds: drains, deletions, registrations and starts of jobs
 
@@ -40,6 +41,7 @@ class Slurmd:
     pod_uid: str
     features: tuple[str, ...]
     started_s: float
+    cpus: int = 0
     alive: bool = True
     jobs: dict[int, float] = field(default_factory=dict)  # id -> when it ends by itself
 
@@ -61,6 +63,7 @@ class Record:
     silent: bool = False
     revived: bool = False
     registered_s: float = 0.0
+    cpus: int = 0
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Slurmctld:
         now_s = self._now_s()
         record = self.nodes.get(slurmd.node)
         if record is None:
-            record = Record(slurmd.node, slurmd.features, slurmd, now_s, now_s, registered_s=now_s)
+            record = Record(slurmd.node, slurmd.features, slurmd, now_s, now_s, registered_s=now_s, cpus=slurmd.cpus)
             self.nodes[slurmd.node] = record
         is_new = record.slurmd is not slurmd
         record.slurmd, record.features = slurmd, slurmd.features

@@ -202,6 +202,7 @@ class Slurmrestd:
             "reason": record.reason,
             "reason_set_by_user": record.reason_by,
             "reason_changed_at": _number(int(_EPOCH_S + record.reason_s)),
+            "cpus": record.cpus,
             "features": list(record.features),
             "active_features": list(record.features),
             "slurmd_start_time": _number(int(_EPOCH_S + (record.slurmd.started_s if record.slurmd else 0))),

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
 from tests.sim.kubernetes import BAD_IMAGE
 from tests.sim.world import NAMESPACE, SETS, World
@@ -92,6 +92,16 @@ def switch_mode(world: World, luck: Random) -> None:
     """From ordinals to one worker a machine, or back."""
     mode = luck.choice(("DaemonSet", "StatefulSet"))
     world.change(luck.choice(SETS), scalingMode=mode, update={"maxSurge": 0, "partition": 0})
+
+
+def resize(world: World, luck: Random) -> None:
+    world.change(luck.choice(SETS), slurmd={"resources": {"limits": {"cpu": luck.choice(("1", "2"))}}})
+
+
+def relabel(world: World, luck: Random) -> None:
+    """A machine that moved to another rack."""
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.server.edit(Node, name, merge={"metadata": {"labels": {"rack": luck.choice(("r1", "r2", None))}}})
 
 
 def admin_drains(world: World, luck: Random) -> None:
@@ -264,6 +274,8 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (roll, 6),
     (change_update, 4),
     (switch_mode, 3),
+    (resize, 2),
+    (relabel, 2),
     (crash_container, 3),
     (fail_pod, 2),
 )

@@ -49,7 +49,8 @@ ACTS = (
     # To ask slurmctld and to deliver files. Over a WebSocket exec is a `get` until Kubernetes 1.34, later a `create`.
     grant(Pod.resource, ("get", "create"), "exec"),
     grant(Pod.resource, ("get",), "log"),  # why a database or slurmdbd is not ready
-    grant(PersistentVolumeClaim.resource, ("create",)),  # of /home, which is nobody's child and stays
+    # Of /home, which is nobody's child and stays; and of workers, whose retention policy says when they go.
+    grant(PersistentVolumeClaim.resource, ("create", "delete")),
     grant(Event.resource, ("create", "patch")),  # a patch counts what is repeated
     # A guest whose disks are snapshot one by one; actions of KubeVirt are updates.
     grant(INSTANCES, ("update",), "freeze"),

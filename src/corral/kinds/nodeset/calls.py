@@ -29,6 +29,7 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
     """slurmctld refuses while a job holds the node: the one check that nothing can overtake."""
 
     node: str
+    spares_drained: bool = False  # not a node that somebody else has drained meanwhile
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):

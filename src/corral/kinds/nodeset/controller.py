@@ -44,7 +44,7 @@ from corral.kinds.nodeset.workers import Before, Snapshot, says_the_same
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.apps_v1 import ControllerRevision
-from corral.kube.models.core_v1 import Node, Pod, Secret, Service
+from corral.kube.models.core_v1 import Node, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.kube.selection import Selector
 
@@ -52,6 +52,7 @@ MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 BY_CONTROLLER = "controller"
 BY_MACHINE = "machine"
 BY_MODE = "mode"
+BY_NODESET = "nodeset"
 
 
 class NodeSetReconciler:
@@ -88,6 +89,7 @@ class NodeSetReconciler:
             revisions=read.owned(ControllerRevision, nodeset),
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
+            claims=claims_of(nodeset, read),
             slurm=await self._slurm.view(
                 cluster, address, fresh=some_leave(nodeset, controller, roster, machines, read.now)
             ),
@@ -153,8 +155,27 @@ def machines_of(nodeset: NodeSet, roster: Roster, read: Reader) -> dict[str, Nod
     """Those below its workers; all, where each may have one."""
     if nodeset.spec.is_per_machine:
         return {machine.metadata.name: machine for machine in read.list(Node)}
-    found = {name: read.get(Node, name) for name in roster.on}
+    pinned = nodeset.status.ordinal_to_node.values() if nodeset.spec.pin_to_node else ()
+    found = {name: read.get(Node, name) for name in {*roster.on, *pinned}}
     return {name: machine for name, machine in found.items() if machine is not None}
+
+
+def claims_of(nodeset: NodeSet, read: Reader) -> tuple[PersistentVolumeClaim, ...]:
+    if not nodeset.spec.volume_claim_templates:
+        return ()
+    at = (nodeset.metadata.namespace, names.worker_stem(nodeset.metadata.name))
+    return read.by_index(PersistentVolumeClaim, BY_NODESET, at)
+
+
+def nodeset_of(claim: PersistentVolumeClaim) -> tuple[tuple[str, str], ...]:
+    stem = claim.metadata.labels.get(names.NODESET_LABEL)
+    return ((claim.metadata.namespace, stem),) if stem else ()
+
+
+def of_claim(claim: PersistentVolumeClaim, read: Reader) -> Iterable[Key]:
+    stem = claim.metadata.labels.get(names.NODESET_LABEL)
+    sets = (one.metadata for one in read.list(NodeSet, claim.metadata.namespace))
+    return [Key(meta.namespace, meta.name) for meta in sets if names.worker_stem(meta.name) == stem]
 
 
 def slurm_address(controller: SlurmController, read: Reader) -> Address | None:
@@ -233,11 +254,13 @@ def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapsh
         .owns(ControllerRevision, where=MADE_BY_US)
         .owns(PodDisruptionBudget, where=MADE_BY_US, when=generation_changed)
         .watches(Node, to=of_machine, when=says_else)
+        .watches(PersistentVolumeClaim, to=of_claim, where=MADE_BY_US)
         .watches(SlurmController, to=of_controller)
         .watches(RestApi, to=of_restapi)
         .watches(Service, to=of_service, where=MADE_BY_US)
         .watches(Secret, to=of_secret)
         .indexes(Pod, BY_MACHINE, machine_of)
+        .indexes(PersistentVolumeClaim, BY_NODESET, nodeset_of)
         .indexes(NodeSet, BY_CONTROLLER, controller_of)
         .indexes(NodeSet, BY_MODE, mode_of)
         .indexes(RestApi, BY_CONTROLLER, controller_of)

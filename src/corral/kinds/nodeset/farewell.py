@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
+from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
@@ -89,4 +90,4 @@ def _let_go(snapshot: Snapshot) -> Plan:
         finalizer=FINALIZER,
         message="no pod of it is left, and no Slurm node that is known of",
     )
-    return Plan(actions=(leave,))
+    return Plan(actions=(*claims.farewell(nodeset, snapshot.claims), leave))

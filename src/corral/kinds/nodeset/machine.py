@@ -54,12 +54,11 @@ def says_else(old: Node | None, new: Node | None) -> bool:
 
 def _said(machine: Node) -> tuple[object, ...]:
     ready = tuple(one.status for one in machine.status.conditions if one.type == "Ready")
-    said = machine.metadata.annotations.get(names.DRAIN_REASON)
     return (
         machine.spec.unschedulable,
         machine.spec.taints,
         ready,
-        said,
         machine.metadata.labels,
+        machine.metadata.annotations,
         machine.metadata.deletion_timestamp,
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
+from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.revision import before, kept
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
@@ -42,7 +43,12 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
     if controller is None or not vacant:
         return NOTHING
     with_pod = {worker.name: worker for worker in known if worker.pod}
-    missing = [place for place in vacant if place.name not in with_pod or with_pod[place.name].is_leaving]
+    missing = [
+        place
+        for place in vacant
+        if (place.name not in with_pod or with_pod[place.name].is_leaving)
+        and not claims.going(nodeset, place.name, snapshot.claims)
+    ]
     going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
     partition = nodeset.spec.update.partition
     earlier = before(nodeset, controller, snapshot.revisions) if partition else nodeset
@@ -51,10 +57,11 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
             Once(worker_pod(earlier if (place.ordinal or 0) < partition else nodeset, controller, place))
             for place in missing[:BURST_MAX]
         ]
+        needed = claims.missing(nodeset, [pod.object.metadata.name for pod in pods], snapshot.claims)
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
     there = {pod.object.metadata.name for pod in pods}
-    return children(nodeset, pods, [pod for pod in going if pod.metadata.name in there])
+    return needed + children(nodeset, pods, [pod for pod in going if pod.metadata.name in there])
 
 
 def ended(known: Sequence[Worker]) -> Plan:

@@ -16,6 +16,7 @@ from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.fitting import matches, takes
 from corral.kinds.nodeset.leaving import surplus, vacant_ordinals, without
+from corral.kinds.nodeset.pins import pinned
 from corral.kinds.nodeset.revision import Make
 from corral.kinds.nodeset.rollout import surge
 from corral.kinds.nodeset.spec import NodeSet
@@ -41,7 +42,17 @@ def asked_for(snapshot: Snapshot, controller: Controller, old: Sequence[Worker] 
     if per_machine:
         return _by_machine(snapshot, controller, ours)
     movable = [worker for worker in old if worker.make is not None and not worker.make.stands_for_machine]
-    return _by_ordinal(snapshot.object, ours, surge(snapshot, movable))
+    asked = _by_ordinal(snapshot.object, ours, surge(snapshot, movable))
+    return msgspec.structs.replace(asked, vacant=pinned(snapshot, controller, asked.vacant))
+
+
+def lasting(snapshot: Snapshot, controller: Controller, asked: Asked) -> frozenset[str]:
+    """Workers that are asked for, or would be if their Kubernetes node took any now."""
+    if snapshot.object.spec.is_per_machine:
+        spec, name = pod_of_nobody(snapshot.object, controller).spec, snapshot.object.metadata.name
+        return frozenset(names.worker_on(name, one) for one, node in snapshot.machines.items() if matches(spec, node))
+    staying = without(snapshot.live, asked.leaving)
+    return frozenset({worker.name for worker in staying} | {place.name for place in asked.vacant})
 
 
 def is_of_other_mode(nodeset: NodeSet, make: Make) -> bool:

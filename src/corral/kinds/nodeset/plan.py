@@ -4,6 +4,7 @@
     more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is made again under its name
     a pod that Slurm has lost        a slurmd whose record is gone never registers again: delete it, it is made again
+    a worker that is to register     tell it what its Kubernetes node says; one that registered wrong is made again
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it; made again
     a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
     a drain of ours on a worker that stays    lift it
@@ -25,14 +26,16 @@ from collections.abc import Sequence
 from corral.engine import NOTHING, Delete, Plan, SetStatus, Wait, target
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import Undrain
+from corral.kinds.nodeset.claims import scaled_in
 from corral.kinds.nodeset.farewell import farewell
 from corral.kinds.nodeset.leaving import farewell_order, without
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
-from corral.kinds.nodeset.places import asked_for, is_of_other_mode
+from corral.kinds.nodeset.places import asked_for, is_of_other_mode, lasting
+from corral.kinds.nodeset.registering import registered_wrong, stale_forgotten, told_of_machines
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import reserved
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
-from corral.kinds.nodeset.rollout import BadUpdate, outdated, rollout
+from corral.kinds.nodeset.rollout import BadUpdate, limits, outdated, rollout
 from corral.kinds.nodeset.shown import shown
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent
@@ -63,7 +66,9 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
             snapshot,
             lambda make: is_outdated(make, revision, turn.version) or is_of_other_mode(nodeset, make),
         )
+        old = (*old, *without([worker for worker in snapshot.live if worker.is_otherwise], old))
         asked = asked_for(snapshot, controller, old)
+        missing_max = limits(nodeset.spec.update, asked.count)[0]
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
     leaving = asked.leaving
@@ -71,7 +76,8 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
     rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
     replaced = rolling.replaced
     lost = [w for w in without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
-    settled = without(staying, (*replaced, *lost))
+    wrong, wronged = registered_wrong(snapshot, without(staying, (*replaced, *lost)), missing_max)
+    settled = without(staying, (*replaced, *lost, *wrong))
     vacant = {place.name for place in asked.vacant}
     orphans = [worker for worker in known if worker.pod is None and worker.name not in vacant]
     return (
@@ -79,14 +85,19 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         + history(snapshot)
         + ended(known)
         + made(snapshot, known, asked.vacant)
+        + told_of_machines(staying)
+        + stale_forgotten(snapshot, staying)
         + _kept(snapshot, [worker for worker in settled if worker.trouble is None])
         + removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
         + left_alone(leaving)
         + removed(snapshot, lost, "Slurm has lost it")
+        + removed(snapshot, wrong, "it registered otherwise than it was made")
+        + wronged
         + removed(snapshot, replaced, "rollout")
         + remade(rolling.remade)
         + _off_troubled_machines(snapshot, settled)
         + Plan(waits=(*asked.waits, *turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
+        + scaled_in(nodeset, lambda: lasting(snapshot, controller, asked), snapshot.claims, known)
         + _not_yet(staying, asked.count)
         + _unanswered(snapshot, known)
         + reserved(snapshot, old)

@@ -4,6 +4,7 @@ from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds import names
+from corral.kinds.nodeset.pins import pins
 from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.revision import revision_of
 from corral.kinds.nodeset.rollout import BadUpdate
@@ -36,6 +37,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         down=counts["down"],
         updated_replicas=sum([is_up_to_date[worker.make] for worker in live]),
         revision=revision,
+        ordinal_to_node=pins(snapshot),
         reservation=_reservation(snapshot),
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )

@@ -126,6 +126,8 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
             if _has_our_drain(await client.node(call.node)):
                 await client.undrain(call.node)
         case Forget():
+            if call.spares_drained:
+                _has_our_drain(await client.node(call.node))
             await client.delete_node(call.node)
         case Reserve():
             await client.create_reservation(

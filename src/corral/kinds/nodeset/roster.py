@@ -9,6 +9,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
 from corral.kinds.nodeset.machine import is_to_be_emptied
 from corral.kinds.nodeset.places import is_of_other_mode, loses_some
+from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise
 from corral.kinds.nodeset.revision import Make, is_outdated, make_of, revision_of, version_step
 from corral.kinds.nodeset.rollout import moves
 from corral.kinds.nodeset.spec import NodeSet
@@ -41,6 +42,10 @@ def some_leave(
     if any(is_of_other_mode(nodeset, make) for make in roster.makes):
         return True
     if controller is not None and loses_some(nodeset, controller, roster.pods, machines):
+        return True
+    if asks_its_machine(nodeset.spec.extra_conf) and any(
+        is_otherwise(pod, machines.get(pod.spec.node_name)) for pod in roster.pods
+    ):
         return True
     if controller is None or not moves(nodeset.spec.update, now):
         return False

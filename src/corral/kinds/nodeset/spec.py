@@ -1,5 +1,6 @@
 """NodeSet: a group of Slurm nodes, each a pod that Corral owns directly."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -68,6 +69,26 @@ class Update(Model, frozen=True, kw_only=True):
     history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions are kept.")] = 10
 
 
+class ClaimMeta(Model, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+    labels: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
+    annotations: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
+
+
+class ClaimTemplate(Model, frozen=True, kw_only=True):
+    """A volume that each worker has of its own; slurmd.volumeMounts says where, by this name."""
+
+    metadata: ClaimMeta
+    spec: Annotated[Overrides, Meta(description="Any fields of a PersistentVolumeClaimSpec.")]
+
+
+class ClaimRetention(Model, frozen=True, kw_only=True):
+    """What becomes of workers' claims when they are not asked for any more, and when the NodeSet goes."""
+
+    when_scaled: Literal["Retain", "Delete"] = "Retain"
+    when_deleted: Literal["Retain", "Delete"] = "Retain"
+
+
 @rules(
     rule(
         "self.scalingMode != 'DaemonSet' || (self.update.partition == 0 && self.update.maxSurge == 0)",
@@ -90,6 +111,22 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
         tuple[Annotated[int, Meta(ge=0, le=999_999_999)], ...],
         Meta(max_length=1000, description="Ordinals that are never made; a worker that has one is drained and goes."),
     ] = ()
+    pin_to_node: Annotated[
+        bool,
+        Meta(
+            description="A worker comes back to the Kubernetes node that it was on first, and waits for it while it is "
+            "cordoned or not ready. It is free again when that node is gone or no longer fits."
+        ),
+    ] = False
+    volume_claim_templates: Annotated[
+        tuple[ClaimTemplate, ...],
+        Meta(max_length=16, description="A change of their spec is for claims that are made later."),
+        rule(
+            "self.map(one, one.metadata.name) == oldSelf.map(one, one.metadata.name)",
+            "workers have the volumes that they were made with; make another NodeSet",
+        ),
+    ] = ()
+    persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
     version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
     slurmd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
@@ -98,7 +135,12 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
         Meta(
             max_length=4096,
             pattern=r"^[^\r\n\"\\]*$",
-            description="More of the node's own line: Weight=10 Features=a100 Gres=gpu:2",
+            description="More of the node's own line: Weight=10 Features=a100 Gres=gpu:2. A label or annotation of the "
+            "Kubernetes node below in braces is replaced by what it says: Topology=default:{example.com/rack}",
+        ),
+        rule(
+            "!self.matches('(?i)(^|[ ])gres=([^ ]*,)?[{]')",
+            "the type of a Gres must be spelled, only what follows it can be asked of the Kubernetes node: gpu:{...}",
         ),
     ] = ""
     partition: Partition = Partition()
@@ -133,6 +175,7 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     updated_replicas: int = 0
     reservation: Annotated[str, Meta(max_length=253)] = ""
     revision: Annotated[str, Meta(max_length=63)] = ""
+    ordinal_to_node: Annotated[Mapping[str, str], Meta(description="Where workers are pinned to.")] = EMPTY
 
 
 @kind(

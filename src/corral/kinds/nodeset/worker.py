@@ -7,9 +7,6 @@
 The user's own words win: fields of `spec.slurmd` and `spec.template` over the pod, keys of `spec.extraConf` over ours.
 """
 
-from collections.abc import Mapping
-from decimal import Decimal
-
 from msgspec.structs import replace
 
 from corral.kinds import endpoints, names, versions
@@ -17,20 +14,25 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
+from corral.kinds.nodeset.claims import with_claims
 from corral.kinds.nodeset.fitting import LASTING, bound_to
+from corral.kinds.nodeset.registration import CONTAINER, ENV, asks_its_machine, memory_mb, node_conf
 from corral.kinds.nodeset.revision import revision_of, version_step
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kinds.nodeset.workers import CONTAINER, Place
+from corral.kinds.nodeset.workers import Place
 from corral.kinds.overrides import pod_template
 from corral.kinds.workloads import KEYS, KEYS_FOLDER, mounted, script
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import (
     Container,
     ContainerPort,
+    DownwardAPIVolumeFile,
+    DownwardAPIVolumeSource,
     EmptyDirVolumeSource,
     EnvVar,
     HTTPGetAction,
     KeyToPath,
+    ObjectFieldSelector,
     Pod,
     PodDNSConfig,
     PodSpec,
@@ -42,21 +44,29 @@ from corral.kube.models.core_v1 import (
     Volume,
     VolumeMount,
 )
-from corral.kube.values import parse_quantity
 
-MIB = 1024 * 1024
-OWN_MEMORY_MB = 64  # slurmd and its step daemons live in the same container as the jobs
-CPUS_UNSAID = 1
-MEMORY_UNSAID_MB = 1024
 GRACE_S = 30
+MACHINE, MACHINE_FOLDER = "machine", "/etc/corral/machine"  # what the Kubernetes node below says, once it is known
 HTTP_SINCE = "26.05"  # slurmd answers /readyz
 
-_LAYOUT = frozenset({"cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore"})
-_FEATURES = frozenset({"feature", "features"})
+
+_FROM_ITS_MACHINE = Volume(
+    name=MACHINE,
+    downward_api=DownwardAPIVolumeSource(
+        items=(
+            DownwardAPIVolumeFile(
+                path="node-conf",
+                field_ref=ObjectFieldSelector(field_path=f"metadata.annotations['{names.NODE_CONF}']"),
+            ),
+        )
+    ),
+)
 
 
 def worker_pod(nodeset: NodeSet, controller: Controller, place: Place) -> Pod:
     pod = _named(nodeset, controller, place.name)
+    if place.pinned:
+        return replace(pod, spec=bound_to(pod.spec, place.pinned))
     if not place.machine:
         return pod
     standing = bound_to(pod.spec, place.machine)
@@ -99,7 +109,7 @@ def _named(nodeset: NodeSet, controller: Controller, name: str) -> Pod:
     )
     return Pod(
         metadata=replace(merged.metadata, name=name, namespace=namespace),
-        spec=_with_node_conf(merged.spec, nodeset),
+        spec=with_claims(_with_node_conf(merged.spec, nodeset), nodeset, name),
     )
 
 
@@ -109,22 +119,6 @@ def _with_people(template: PodTemplateSpec, controller: Controller, nodeset: Nod
     known = known_in(template.spec, cluster, controller.spec.identity, container=CONTAINER, theirs=theirs)
     at_home = with_home(known, cluster, controller.spec.home, container=CONTAINER)
     return replace(template, spec=at_home)
-
-
-def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
-    """`Feature=gpu CPUs=2 RealMemory=960 Weight=10`: what slurmd says of itself when it registers."""
-    said = nodeset.spec.extra_conf.split()
-    keys = {_key(word) for word in said}
-    features = [
-        nodeset.metadata.name,
-        *(f for word in said if _key(word) in _FEATURES for f in _value(word).split(",")),
-    ]
-    words = [f"Feature={','.join(dict.fromkeys(f for f in features if f))}"]
-    if not keys & _LAYOUT:
-        words.append(f"CPUs={_cpus(slurmd)}")
-    if "realmemory" not in keys:
-        words.append(f"RealMemory={_memory_mb(slurmd)}")
-    return " ".join([*words, *(word for word in said if _key(word) not in _FEATURES)])
 
 
 def _slurmd(controller: Controller, version: str) -> Container:
@@ -172,44 +166,23 @@ def _volumes(controller: Controller) -> tuple[Volume, ...]:
 def _with_node_conf(spec: PodSpec, nodeset: NodeSet) -> PodSpec:
     """After the overrides, because the limits of the container may be the user's."""
     slurmd = next(container for container in spec.containers if container.name == CONTAINER)
-    env = EnvVar(name="SLURM_NODE_CONF", value=node_conf(nodeset, slurmd))
+    env = EnvVar(name=ENV, value=node_conf(nodeset, slurmd))
     theirs = tuple(one for one in slurmd.env if one.name != env.name)
     given = next((one for one in slurmd.env if one.name == env.name), env)
-    with_conf = replace(slurmd, env=(*theirs, given))
+    asks = asks_its_machine(given.value)
+    mounts = (*slurmd.volume_mounts, *((mounted(MACHINE, MACHINE_FOLDER),) if asks else ()))
+    with_conf = replace(slurmd, env=(*theirs, given), volume_mounts=mounts)
     containers = tuple(with_conf if one is slurmd else one for one in spec.containers)
-    return replace(spec, containers=containers, volumes=_shm_sized(spec.volumes, slurmd))
+    volumes = (*_shm_sized(spec.volumes, slurmd), *((_FROM_ITS_MACHINE,) if asks else ()))
+    return replace(spec, containers=containers, volumes=volumes)
 
 
 def _shm_sized(volumes: tuple[Volume, ...], slurmd: Container) -> tuple[Volume, ...]:
     """Half of the worker's memory, as Linux gives by itself; the user's own size stays."""
-    size = f"{max(_memory_mb(slurmd) // 2, 64)}Mi"
+    size = f"{max(memory_mb(slurmd) // 2, 64)}Mi"
     return tuple(
         replace(one, empty_dir=replace(one.empty_dir, size_limit=size))
         if one.name == "shm" and one.empty_dir is not None and one.empty_dir.size_limit is None
         else one
         for one in volumes
     )
-
-
-def _cpus(slurmd: Container) -> int:
-    amount = _amount(slurmd, "cpu")
-    return CPUS_UNSAID if amount is None else max(1, int(amount))
-
-
-def _memory_mb(slurmd: Container) -> int:
-    amount = _amount(slurmd, "memory")
-    limit_mb = MEMORY_UNSAID_MB if amount is None else int(amount / MIB)
-    return max(limit_mb - OWN_MEMORY_MB, limit_mb // 2, 1)
-
-
-def _amount(slurmd: Container, resource: str) -> Decimal | None:
-    asked: Mapping[str, int | str] = {**slurmd.resources.requests, **slurmd.resources.limits}
-    return parse_quantity(asked[resource]) if resource in asked else None
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lower()
-
-
-def _value(word: str) -> str:
-    return word.partition("=")[2]

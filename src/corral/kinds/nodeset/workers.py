@@ -18,20 +18,20 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
 from corral.kinds.nodeset.calls import REASON_PREFIX, Reserved
 from corral.kinds.nodeset.machine import Trouble, trouble_of
+from corral.kinds.nodeset.registration import CONTAINER, is_otherwise, is_registered_wrong, is_unfilled
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.meta import EMPTY
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node as Machine
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.slurm.facts import Observed, View
 from corral.slurm.states import Base, Flag, Standing
 from corral.slurm.values import Job, Node
 
 SLURM_REACHABLE = "SlurmReachable"  # the condition
-CONTAINER = "slurmd"
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
@@ -56,6 +56,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ordinal: int | None = None
     machine: str = ""
+    pinned: str = ""  # the Kubernetes node that one at an ordinal was on before
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -137,6 +138,22 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.pod is None or self.facts is Facts.UNKNOWN or is_shown(self.pod, self.node)
 
     @derived
+    def is_unfilled(self) -> bool:
+        """Whether its slurmd waits to be told what its Kubernetes node says."""
+        return self.pod is not None and is_unfilled(self.pod)
+
+    @derived
+    def is_otherwise(self) -> bool:
+        """Whether its Kubernetes node no longer says what it registered with."""
+        return self.pod is not None and is_otherwise(self.pod, self.machine)
+
+    @derived
+    def is_registered_wrong(self) -> bool:
+        if self.pod is None or self.node is None:
+            return False
+        return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.pod, self.node)
+
+    @derived
     def cost(self) -> int:
         said = self.pod.metadata.annotations.get(COST_ANNOTATION, "") if self.pod else ""
         try:
@@ -173,6 +190,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     revisions: tuple[ControllerRevision, ...] = ()
     guards: tuple[PodDisruptionBudget, ...] = ()
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+    claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
     reservation: Reserved = Reserved()
     before: Before | None = None
 
@@ -235,6 +253,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         earlier.pods is later.pods
         and earlier.revisions is later.revisions
         and earlier.guards is later.guards
+        and earlier.claims == later.claims
         and earlier.workers == later.workers
         and earlier.machines == later.machines
         and (recent(earlier) is None) == (recent(later) is None)

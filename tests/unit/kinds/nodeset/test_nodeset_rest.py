@@ -51,9 +51,11 @@ async def test_without_an_address_slurm_is_unknown(slurm: RestClusters) -> None:
     assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnreachable"
 
 
-@pytest.mark.parametrize("call", [Drain(node="gpu-0", reason=OURS), Undrain(node="gpu-0")])
+@pytest.mark.parametrize(
+    "call", [Drain(node="gpu-0", reason=OURS), Undrain(node="gpu-0"), Forget(node="gpu-0", spares_drained=True)]
+)
 async def test_a_drain_that_somebody_set_meanwhile_is_left_alone(
-    slurm: RestClusters, rest: FakeRest, call: Drain | Undrain
+    slurm: RestClusters, rest: FakeRest, call: Drain | Undrain | Forget
 ) -> None:
     rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason="bad DIMM")))
     assert await failure(slurm, call) == "DrainedBySomebodyElse"

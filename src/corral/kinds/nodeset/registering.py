@@ -1,0 +1,67 @@
+"""How workers come to register rightly: told what their Kubernetes node says, and anew when it went wrong. Pure.
+
+See `registration` for what a worker says and what slurmctld makes of it.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from corral.engine import NOTHING, Patch, Plan, Wait, target
+from corral.kinds import names
+from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.registration import filled, line_of
+from corral.kinds.nodeset.removal import slurm_call
+from corral.kinds.nodeset.words import some
+from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+
+WRONG_AFTER_S = 300.0  # not more often than this is one made anew because it registered wrong: it may do so again
+TOLD_MAX = 250  # in one pass
+
+
+def told_of_machines(live: Sequence[Worker]) -> Plan:
+    """Those that have a Kubernetes node by now are told what it says; their slurmds wait for it."""
+    waiting = [worker for worker in live if worker.is_unfilled and worker.machine is not None]
+    return Plan(
+        actions=tuple(
+            Patch(
+                target=target(worker.pod),
+                merge={"metadata": {"annotations": {names.NODE_CONF: filled(line_of(worker.pod), worker.machine)}}},
+                reason="MachineKnown",
+                message=f"it registers with what Kubernetes node {worker.machine.metadata.name} says",
+            )
+            for worker in waiting[:TOLD_MAX]
+            if worker.pod is not None and worker.machine is not None
+        )
+    )
+
+
+def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
+    """A record from an earlier life of a worker whose slurmd has not started: it would keep what it has."""
+    stale = [worker for worker in live if worker.is_registered_wrong and not worker.runs and _may_be_forgotten(worker)]
+    message = "its worker comes back with other CPUs or another memory; it registers anew"
+    calls = (Forget(node=worker.name, spares_drained=True) for worker in stale)
+    return Plan(actions=tuple(slurm_call(snapshot, call, "RecordOutdated", message) for call in calls))
+
+
+def registered_wrong(snapshot: Snapshot, settled: Sequence[Worker], missing_max: int) -> tuple[list[Worker], Plan]:
+    """Those to be made anew for it, no more at once than may be missing; and what to wait for."""
+    wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.has_foreign_drain]
+    if not wrong:
+        return [], NOTHING
+    due = [worker for worker in wrong if _left_s(snapshot, worker) <= 0]
+    begun = [worker for worker in due if worker.has_our_drain]
+    others = [worker for worker in due if not worker.has_our_drain]
+    now = [*begun, *others[: max(0, missing_max - len(begun))]]
+    message = f"registered otherwise than they were made, and are made anew: {some([worker.name for worker in wrong])}"
+    soonest_s = min((left_s for worker in wrong if (left_s := _left_s(snapshot, worker)) > 0), default=None)
+    return now, Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
+
+
+def _left_s(snapshot: Snapshot, worker: Worker) -> float:
+    made_at = worker.pod.metadata.creation_timestamp if worker.pod is not None else None
+    age = snapshot.now - made_at if made_at is not None else timedelta(seconds=WRONG_AFTER_S)
+    return WRONG_AFTER_S - age.total_seconds()
+
+
+def _may_be_forgotten(worker: Worker) -> bool:
+    return worker.facts in (Facts.FREE, Facts.DRAINED) and not worker.jobs and not worker.has_foreign_drain

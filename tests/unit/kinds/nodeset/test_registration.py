@@ -1,0 +1,193 @@
+"""What a worker registers with: what its Kubernetes node says, and what becomes of a record that says otherwise."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from corral.engine import Patch, Plan
+from corral.kinds import names
+from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of
+from corral.kinds.nodeset.roster import Roster, some_leave
+from corral.kinds.nodeset.spec import Update
+from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.workers import Place, Snapshot
+from corral.kube.models.core_v1 import EnvVar, Node, Pod
+from corral.slurm import values as slurm
+from corral.slurm.states import node_state
+from tests.unit.kinds.nodeset.builders import NOW, SLURM, AWorker, a_nodeset, a_snapshot, a_worker, known_revisions
+from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, reasons
+
+ASKING = "Weight=3 Gres=gpu:{gpu/count},shard:{gpu/shards} Features={kind} Topology=default:{rack}"
+
+
+def a_machine(name: str = "m1", **says: str) -> Node:
+    labels = {key.replace("__", "/"): value for key, value in says.items()}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
+
+
+@pytest.mark.parametrize(
+    ("says", "line"),
+    [
+        (
+            {"gpu__count": "8", "gpu__shards": "4", "kind": "p5.48", "rack": "r7"},
+            "Feature=gpu,p5.48 CPUs=1 Weight=3 Gres=gpu:8,shard:4 Topology=default:r7",
+        ),
+        ({"gpu__count": "8"}, "Feature=gpu CPUs=1 Weight=3 Gres=gpu:8"),
+        ({"rack": 'r 7"x'}, "Feature=gpu CPUs=1 Weight=3 Topology=default:r_7_x"),
+    ],
+)
+def test_what_the_node_does_not_say_is_left_out_and_nothing_can_be_smuggled_in(says: dict[str, str], line: str) -> None:
+    asked = "Feature=gpu,{kind} CPUs=1 Weight=3 Gres=gpu:{gpu/count},shard:{gpu/shards} Topology=default:{rack}"
+    assert filled(asked, a_machine(**says)) == line
+
+
+def test_an_annotation_is_asked_as_a_label_is_and_wins() -> None:
+    raw = {"metadata": {"name": "m1", "labels": {"t": "a"}, "annotations": {"t": "tree1:leaf0"}}}
+    assert filled("Topology={t}", msgspec.convert(raw, Node)) == "Topology=tree1:leaf0"
+
+
+def made(extra_conf: str) -> Pod:
+    return worker_pod(a_nodeset(extra_conf=extra_conf), SLURM, Place(name="gpu-0", ordinal=0))
+
+
+def test_only_a_worker_that_asks_has_a_file_to_be_told_in() -> None:
+    plain, asking = made("Weight=3"), made(ASKING)
+    assert line_of(asking).startswith("Feature=gpu,{kind} CPUs=1 RealMemory=960 Weight=3")
+    files = [[v.name for v in pod.spec.volumes if v.downward_api is not None] for pod in (plain, asking)]
+    mounts = [[m.mount_path for m in pod.spec.containers[0].volume_mounts] for pod in (plain, asking)]
+    assert files == [[], ["machine"]]
+    assert ["/etc/corral/machine" in paths for paths in mounts] == [False, True]
+
+
+# --- told when its node is known
+
+
+def asking(*workers: AWorker, machine: Node | None, told: str | None = None, **update: Any) -> Snapshot:
+    """Workers that ask their Kubernetes node m1; `told`: with what they were answered."""
+    nodeset = a_nodeset(extra_conf=ASKING, replicas=len(workers), update=Update(**update))
+    plain = a_snapshot(*workers)
+    template = made(ASKING)
+    annotations = {names.NODE_CONF: told} if told is not None else {}
+    pods = tuple(
+        replace(
+            pod,
+            metadata=replace(pod.metadata, labels=template.metadata.labels, annotations=annotations),
+            spec=replace(template.spec, node_name="m1"),
+        )
+        for pod in plain.pods
+    )
+    return replace(
+        plain,
+        object=replace(nodeset, status=plain.object.status),
+        pods=pods,
+        revisions=known_revisions(nodeset, SLURM, pods),
+        machines={"m1": machine} if machine is not None else {},
+    )
+
+
+def patches(decided: Plan) -> list[Any]:
+    return [action.merge for action in decided.actions if isinstance(action, Patch)]
+
+
+def test_a_worker_is_told_once_what_its_node_says() -> None:
+    fresh = a_worker(0, registered=False, phase="Pending")
+    decided = plan(asking(fresh, machine=a_machine(rack="r7", kind="big")))
+    line = "Feature=gpu,big CPUs=1 RealMemory=960 Weight=3 Topology=default:r7"
+    assert patches(decided) == [{"metadata": {"annotations": {names.NODE_CONF: line}}}]
+    assert patches(plan(asking(fresh, machine=a_machine(rack="r7", kind="big"), told=line))) == []
+    assert patches(plan(asking(fresh, machine=None))) == []
+
+
+def test_a_worker_whose_node_says_something_else_is_replaced_as_in_a_rollout() -> None:
+    old = filled(line_of(made(ASKING)), a_machine(rack="r7"))
+    here = [a_worker(0), a_worker(1)]
+    same = asking(*here, machine=a_machine(rack="r7"), told=old)
+    assert plan(same).is_empty
+    moved = asking(*here, machine=a_machine(rack="r8"), told=old)
+    assert some_leave(moved.object, SLURM, Roster(moved.pods), moved.machines, NOW)
+    assert len(drains(plan(moved))) == 1
+    assert plan(asking(*here, machine=a_machine(rack="r8"), told=old, strategy="OnDelete")).is_empty
+
+
+# --- records that say otherwise
+
+
+def saying(worker: AWorker, line: str, *, cpus: int, memory_mb: int, age_s: float = 10.0) -> AWorker:
+    pod, node = worker.pod, worker.node
+    assert pod is not None
+    assert node is not None
+    slurmd = replace(pod.spec.containers[0], env=(EnvVar(name="SLURM_NODE_CONF", value=line),))
+    born = replace(pod.metadata, creation_timestamp=NOW - timedelta(seconds=age_s))
+    pod = replace(pod, metadata=born, spec=replace(pod.spec, containers=(slurmd,)))
+    return replace(worker, pod=pod, node=replace(node, cpus=cpus, memory_mb=memory_mb))
+
+
+LINE = "Feature=gpu CPUs=2 RealMemory=960"
+
+
+@pytest.mark.parametrize(
+    ("line", "cpus", "memory_mb", "wrong"),
+    [
+        (LINE, 2, 960, False),
+        (LINE, 1, 960, True),
+        (LINE, 2, 448, True),
+        (LINE, 0, 0, False),
+        ("Feature=gpu Sockets=2 CoresPerSocket=4", 8, 1, False),
+        ("Feature=gpu CPUs=4 ThreadsPerCore=2 RealMemory=960", 8, 960, False),
+        ("", 8, 1, False),
+    ],
+)
+def test_a_record_is_wrong_when_it_has_other_numbers_than_the_worker_says(
+    line: str, cpus: int, memory_mb: int, wrong: bool
+) -> None:
+    worker = saying(a_worker(0), line, cpus=cpus, memory_mb=memory_mb)
+    assert worker.pod is not None
+    assert worker.node is not None
+    assert is_registered_wrong(worker.pod, worker.node) is wrong
+
+
+def test_a_record_of_an_earlier_life_is_forgotten_before_its_slurmd_starts() -> None:
+    back = saying(a_worker(0, phase="Pending", state="IDLE+NOT_RESPONDING"), LINE, cpus=1, memory_mb=448)
+    decided = plan(a_snapshot(back))
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0", spares_drained=True)], [])
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        a_worker(0, phase="Pending", state="MIXED", jobs=(3,)),
+        a_worker(0, phase="Pending", state="IDLE+DRAIN", reason="bad DIMM"),
+    ],
+)
+def test_a_record_with_a_job_or_with_somebody_elses_drain_stays(worker: AWorker) -> None:
+    assert calls(plan(a_snapshot(saying(worker, LINE, cpus=1, memory_mb=448)))) == []
+
+
+def test_a_worker_that_registered_wrong_is_made_anew_but_not_at_once_and_not_all_together() -> None:
+    young = plan(a_snapshot(saying(a_worker(0), LINE, cpus=1, memory_mb=960)))
+    assert (young.is_empty, reasons(young), young.again_after_s) == (True, ["RegisteredWrong"], 290.0)
+    old = [saying(a_worker(number), LINE, cpus=1, memory_mb=960, age_s=600) for number in (0, 1, 2)]
+    decided = plan(a_snapshot(*old, replicas=3))
+    assert len(drains(decided)) == 1
+    reason = "corral: it registered otherwise than it was made of NodeSet lab/gpu"
+    gone = saying(a_worker(0, state="IDLE+DRAIN", reason=reason), LINE, cpus=1, memory_mb=960, age_s=600)
+    decided = plan(a_snapshot(gone))
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+
+
+def test_one_that_slurm_calls_invalid_is_made_anew_too() -> None:
+    invalid = saying(a_worker(0, state="IDLE+INVALID_REG+DYNAMIC_NORM"), LINE, cpus=2, memory_mb=960, age_s=600)
+    assert drains(plan(a_snapshot(invalid))) == ["gpu-0"]
+    busy = saying(a_worker(0, state="MIXED", jobs=(7,)), LINE, cpus=1, memory_mb=960, age_s=600)
+    decided = plan(a_snapshot(busy))
+    assert (drains(decided), deleted(decided)) == (["gpu-0"], [])
+
+
+def test_numbers_that_slurm_does_not_say_are_not_wrong() -> None:
+    node = slurm.Node(name="gpu-0", state=node_state(["IDLE"]))
+    assert not is_registered_wrong(made("Weight=3"), node)
