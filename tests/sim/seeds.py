@@ -120,6 +120,7 @@ def check_end(world: World) -> None:
         assert set(wrong) <= foreign, f"{name}: {wrong} registered otherwise than they are"
         known = {node for node in records if set_of(node) == name}
         assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
+    assert not world.slurm.reservations, f"reservations are left: {sorted(world.slurm.reservations)}"
     ours = [name for name, record in records.items() if record.drain and name not in foreign]
     assert not ours, f"drains of ours are left: {ours}"
 

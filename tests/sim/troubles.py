@@ -5,6 +5,7 @@ A trouble that takes something away gives it back later by itself (`later`), so 
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Final
 
@@ -84,6 +85,7 @@ def change_update(world: World, luck: Random) -> None:
         "maxSurge": luck.choice((0, 0, 1, "30%")),
         "partition": luck.choice((0, 0, 2)),
         "paused": luck.random() < 0.2,
+        "window": a_window(world, luck) if luck.random() < 0.3 else None,
     }
     world.change(luck.choice(SETS), update=update)
 
@@ -102,6 +104,12 @@ def relabel(world: World, luck: Random) -> None:
     """A machine that moved to another rack."""
     name = luck.choice(sorted(world.kubernetes.machines))
     world.server.edit(Node, name, merge={"metadata": {"labels": {"rack": luck.choice(("r1", "r2", None))}}})
+
+
+def a_window(world: World, luck: Random) -> dict[str, str]:
+    """In a while, now, or over already."""
+    start = world.server.now() + timedelta(seconds=luck.uniform(-60, 60))
+    return {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": luck.choice(("30s", "2m"))}
 
 
 def admin_drains(world: World, luck: Random) -> None:

@@ -192,9 +192,8 @@ class World:
             self.slurm.start()
         self.slurm.cancel_pending()
         for name in SETS:
-            self.change(
-                name, slurmd={"image": None}, update={"strategy": "RollingUpdate", "paused": False, "partition": 0}
-            )
+            free = {"strategy": "RollingUpdate", "paused": False, "partition": 0, "window": None}
+            self.change(name, slurmd={"image": None}, update=free)
         for name, record in sorted(self.slurm.nodes.items()):
             if lift_drains and record.reason_by == "root":
                 self.slurm.undrain(name, "root")
