@@ -132,7 +132,7 @@ def namespace(settings: Settings, name: str) -> Iterator[Kubectl]:
         yield kubectl
     finally:
         kubectl("delete", OUR_KINDS, "--all", "--ignore-not-found")
-        kubectl("delete", "pods", "--all", "--grace-period=1")
+        kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")  # the namespace waits; kubectl would ask for each
         kubectl("delete", "namespace", name)
 
 
