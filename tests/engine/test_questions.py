@@ -78,10 +78,10 @@ async def test_plan_of_a_manifest_is_a_plan_over_the_cluster_as_if_it_were_appli
     assert server.storage.version == version
 
 
-async def test_plan_of_a_new_manifest_begins_with_its_finalizer(client: Client) -> None:
+async def test_plan_of_a_new_manifest_begins_with_its_finalizer_and_goes_on_with_the_rest(client: Client) -> None:
     planned = await plan_object(client, toy_controller(), a_manifest())
 
-    assert [action.reason for action in planned.plan.actions] == ["FinalizerNeeded"]
+    assert [action.reason for action in planned.plan.actions] == ["FinalizerNeeded", "Missing", "Missing"]
 
 
 async def test_plan_of_an_unchanged_manifest_is_empty(server: FakeApiServer, client: Client) -> None:

@@ -127,7 +127,10 @@ async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned
         snapshot = await controller.reconciler.observe(key, read)
     if snapshot is None:
         return Planned(None, NOTHING)
-    return Planned(snapshot, with_finalizer(controller, snapshot.object, controller.reconciler.plan(snapshot)))
+    # The finalizer has a pass of its own; whoever asks what will happen asks for the pass behind it too.
+    then = controller.reconciler.plan(snapshot)
+    first = with_finalizer(controller, snapshot.object, then)
+    return Planned(snapshot, then if first is then else first + then)
 
 
 async def _listed(client: Client, controller: AnyController, watch: Watch) -> Store[Any]:
