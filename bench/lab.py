@@ -132,7 +132,8 @@ def namespace(settings: Settings, name: str) -> Iterator[Kubectl]:
         yield kubectl
     finally:
         kubectl("delete", OUR_KINDS, "--all", "--ignore-not-found")
-        kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")  # the namespace waits; kubectl would ask for each
+        # Not waited for here: kubectl would ask for each of thousands; the namespace goes when they have gone.
+        kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
         kubectl("delete", "namespace", name)
 
 
