@@ -14,7 +14,7 @@ from corral.kube.meta import ObjectMeta
 from corral.kube.models.meta_v1 import LabelSelector
 from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 
-BURST_MAX = 250  # pods made in one pass: the next one sees how they fare
+BURST_MAX = 1000  # pods made in one pass: the next one sees how they fare
 
 
 def guarded(nodeset: NodeSet, guards: Iterable[PodDisruptionBudget]) -> Plan:
