@@ -5,10 +5,11 @@ message; those that no longer hold are taken away. Flags that come and go with e
 """
 
 from datetime import datetime
+from functools import lru_cache
 
 from corral.kube.meta import Model
 from corral.kube.models.core_v1 import Pod, PodCondition
-from corral.slurm.states import Flag
+from corral.slurm.states import Flag, NodeState
 from corral.slurm.values import Node
 
 PREFIX = "SlurmNodeState"
@@ -45,10 +46,13 @@ def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
 
 
 def _kinds(node: Node | None) -> tuple[str, ...]:
-    if node is None:
-        return ()
-    flags = [flag.value for flag in SHOWN if flag in node.state.flags]
-    return tuple(f"{PREFIX}{_word(one)}" for one in (node.state.base.value, *flags))
+    return _kinds_of(node.state) if node is not None else ()
+
+
+@lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
+def _kinds_of(state: NodeState) -> tuple[str, ...]:
+    flags = [flag.value for flag in SHOWN if flag in state.flags]
+    return tuple(f"{PREFIX}{_word(one)}" for one in (state.base.value, *flags))
 
 
 def _word(value: str) -> str:
