@@ -51,7 +51,8 @@ def test_a_prefix_of_images_for_a_cluster_that_gets_them_from_this_machine() -> 
 def run_as_nobody(*arguments: str, home: Path, path: str) -> subprocess.CompletedProcess[str]:
     # Imported while still root: the interpreter itself may live where only root can read.
     script = (
-        "import os; from corral.cli.main import main; from corral.local import builds, cluster, home, progress;"
+        "import os; from corral.cli import commands, errors; from corral.cli.main import main;"
+        "from corral.local import builds, cluster, home, progress;"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
     )
     command = [sys.executable, "-c", script, *arguments]

@@ -35,6 +35,7 @@ SLURM_REACHABLE = "SlurmReachable"  # the condition
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
+STARTS_SOON = ("", "ContainerCreating", "PodInitializing")  # not one that kubelet has given up on, as for its image
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -43,7 +44,7 @@ class Facts(Enum):
 
     UNKNOWN = "unknown"
     UNREGISTERED = "unregistered"  # Slurm answered, has no such node, and gets none by itself
-    ARRIVING = "arriving"  # Slurm has no such node, but its slurmd runs: it may register and get a job at any moment
+    ARRIVING = "arriving"  # Slurm has no such node, but its slurmd runs or is about to: it may get a job at any moment
     FREE = "free"  # no job, but one may come at any moment
     BUSY = "busy"  # holds a job, or is promised to one
     DRAINING = "draining"  # takes no new job; what it has is still there
@@ -67,7 +68,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     jobs: tuple[Job, ...]
     machine: Machine | None  # the Kubernetes node below it
     heard: bool  # whether Slurm has told lately
-    arrives: bool  # Slurm has no such node yet, and its slurmd has begun to run not long ago
+    arrives: bool  # Slurm has no such node yet, and its slurmd has begun to run not long ago, or may have
 
     @derived
     def facts(self) -> Facts:
@@ -318,7 +319,7 @@ def _worker(
     """`before` itself, if it was told the same."""
     machine = machines.get(pod.spec.node_name) if pod is not None else None
     heard = arrives_since is not None
-    arrives = arrives_since is not None and node is None and pod is not None and _runs_since(pod, arrives_since)
+    arrives = arrives_since is not None and node is None and pod is not None and _may_register(pod, arrives_since)
     if (
         before is not None
         and before.pod is pod
@@ -335,15 +336,26 @@ def _worker(
 
 
 def _runs_since(pod: Pod, moment: datetime) -> bool:
-    """Whether its slurmd was started after that moment and runs, by kubelet's word.
-
-    One that kubelet has not told of yet is safe to delete: the pod's version is the condition, and telling changes it.
-    """
+    """Whether its slurmd was started after that moment and runs, by kubelet's word."""
     told = [one.state for one in pod.status.container_statuses if one.name == CONTAINER]
     if not told:
         return pod.status.phase == "Running"
     running = (state.running for state in told)
     return any(one is not None and (one.started_at is None or one.started_at > moment) for one in running)
+
+
+def _may_register(pod: Pod, since: datetime) -> bool:
+    """Whether its slurmd was started after that moment, or may have been: kubelet tells of a start after it.
+
+    One without a Kubernetes node is safe to delete: the pod's version is the condition, and to be bound changes it.
+    """
+    if _runs_since(pod, since):
+        return True
+    made_at = pod.metadata.creation_timestamp
+    if pod.status.phase != "Pending" or not pod.spec.node_name or (made_at is not None and made_at <= since):
+        return False
+    told = [one.state for one in pod.status.container_statuses if one.name == CONTAINER]
+    return all(state.waiting is not None and state.waiting.reason in STARTS_SOON for state in told)
 
 
 def _facts(node: Node | None, jobs: tuple[Job, ...]) -> Facts:

@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 
 from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
@@ -11,8 +12,8 @@ from corral.kinds.nodeset.making import BURST_MAX
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.workers import SLURM_REACHABLE
 from corral.kube.meta import Condition
-from corral.kube.models.core_v1 import Pod
-from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
+from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod
+from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, a_snapshot, a_worker
 
 DRAINED = "IDLE+DRAIN"
 
@@ -172,6 +173,42 @@ def test_a_worker_that_may_register_at_any_moment_is_not_removed_before_it_has()
     decided = plan(a_snapshot(a_worker(0, registered=False, runs_s=3), a_worker(1), replicas=1))
     assert (decided.actions, reasons(decided)) == ((), ["WorkerArriving"])
     assert decided.again_after_s is not None
+
+
+def starting(said: str, *, made_s: float = 5, node: str = "n1", phase: str = "Pending") -> AWorker:
+    """On a Kubernetes node, and kubelet says of its slurmd no more than this: empty is nothing."""
+    worker = a_worker(0, registered=False, phase=phase)
+    assert worker.pod is not None
+    state = ContainerState(waiting=ContainerStateWaiting(reason=said))
+    told = tuple(msgspec.structs.replace(one, state=state) for one in worker.pod.status.container_statuses if said)
+    pod = msgspec.structs.replace(
+        worker.pod,
+        metadata=msgspec.structs.replace(worker.pod.metadata, creation_timestamp=NOW - timedelta(seconds=made_s)),
+        spec=msgspec.structs.replace(worker.pod.spec, node_name=node),
+        status=msgspec.structs.replace(worker.pod.status, container_statuses=told),
+    )
+    return msgspec.structs.replace(worker, pod=pod)
+
+
+@pytest.mark.parametrize("said", ["", "ContainerCreating", "PodInitializing"])
+def test_kubelet_tells_of_a_start_after_it_so_what_it_is_about_to_start_may_have_registered(said: str) -> None:
+    decided = plan(a_snapshot(starting(said), a_worker(1), replicas=1))
+    assert (decided.actions, reasons(decided)) == ((), ["WorkerArriving"])
+
+
+@pytest.mark.parametrize(
+    "safe",
+    [
+        starting("ImagePullBackOff"),
+        starting("ContainerCreating", made_s=600),
+        starting("", node=""),
+        starting("", phase="Failed"),
+    ],
+    ids=["an image that is not there", "given up long ago", "on no node yet", "at its end"],
+)
+def test_a_worker_that_cannot_have_registered_goes_at_once(safe: AWorker) -> None:
+    decided = plan(a_snapshot(safe, a_worker(1), replicas=1))
+    assert deleted(decided) == ["gpu-0"]
 
 
 def test_an_annotation_chooses_who_goes() -> None:
