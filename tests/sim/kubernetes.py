@@ -1,8 +1,9 @@
 """The rest of Kubernetes around the fake API server: nodes, a scheduler, kubelets, who collects pods of lost nodes.
 
-A pod is bound, its container starts, its slurmd registers with the model of Slurm and is ready. It ends when it is
-deleted (within its grace), when its container crashes, when it fails, or when its node dies; then its jobs end too, and
-the model is told by whom.
+A pod is bound, its container starts, its slurmd registers with the model of Slurm and is ready. Kubelet tells of a
+start some time after it, and hears of a deletion some time after it, until when a slurmd may still register. A pod ends
+when it is deleted (within its grace), when its container crashes, when it fails, or when its node dies; then its jobs
+end too, and the model is told by whom.
 
 Who deletes a pod is known from the connection that asked: `SimServer.acting`.
 """
@@ -10,6 +11,7 @@ Who deletes a pod is known from the connection that asked: `SimServer.acting`.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.sim.slurmctld import Slurmctld, Slurmd
 TICK_S = 0.5
 NOT_READY_AFTER_S = 40.0  # the node controller's patience
 PODS_GONE_AFTER_S = 300.0  # the default toleration of unreachable nodes
+HEARS_WITHIN_S = 1.0  # from then on slurmd has its TERM, and registers no more
 GRACE_S_MAX = 20.0
 UNREACHABLE = "node.kubernetes.io/unreachable"
 BAD_IMAGE = "bad"  # an image of this tag cannot be pulled
@@ -57,11 +60,14 @@ class Process:
 
     slurmd: Slurmd | None = None
     due_s: float = 0.0
+    tells_s: float = 0.0
+    told: bool = False
     ready_s: float = 0.0
     registers_s: float = 0.0
     registered: bool = False
     restarts: int = 0
     deleted_by: str = ""
+    hears_s: float = 0.0
     ends_s: float = 0.0
 
 
@@ -218,9 +224,12 @@ class Kubernetes:
             self._server.bind(pod, self._chance.choice(open_to))
 
     def _start(self, pod: Json, process: Process, now_s: float) -> None:
-        if now_s < process.due_s or image_of(pod).endswith(f":{BAD_IMAGE}") or "{" in conf_of(pod):
+        if now_s < process.due_s or "{" in conf_of(pod):
             return
-        self._start_slurmd(pod, process, again=False)
+        if not image_of(pod).endswith(f":{BAD_IMAGE}"):
+            self._start_slurmd(pod, process, again=False)
+        elif not pod["status"].get("containerStatuses"):
+            self._set_status(pod, "Pending", ready=False, state={"waiting": {"reason": "ImagePullBackOff"}})
 
     def _start_slurmd(self, pod: Json, process: Process, *, again: bool) -> None:
         now_s = self._server.now_s()
@@ -231,18 +240,26 @@ class Kubernetes:
         process.slurmd = Slurmd(pod["metadata"]["name"], pod["metadata"]["uid"], features, now_s, cpus)
         process.ready_s = now_s + self._chance.uniform(0.5, 4.0)
         process.registers_s = now_s + self._chance.uniform(1.0, 5.0)
-        process.registered = False
-        self._set_status(pod, "Running", ready=False, state=self._running())
+        process.registered = process.told = False
+        process.tells_s = now_s + self._chance.uniform(0.0, 2.0)
 
     def _follow(self, pod: Json, process: Process, now_s: float) -> None:
         assert process.slurmd is not None
-        if not process.registered and now_s >= process.registers_s:
-            process.registered = self._slurm.register(process.slurmd)
-        if now_s >= process.ready_s and not is_ready(pod):
+        self._register(process, now_s)
+        if not process.told and now_s >= process.tells_s:
+            process.told = True
+            self._set_status(pod, "Running", ready=False, state=self._running(process.slurmd.started_s))
+        elif process.told and now_s >= process.ready_s and not is_ready(pod):
             self._set_status(pod, "Running", ready=True, state=pod["status"]["containerStatuses"][0]["state"])
+
+    def _register(self, process: Process, now_s: float) -> None:
+        if process.slurmd is not None and not process.registered and now_s >= process.registers_s:
+            process.registered = self._slurm.register(process.slurmd)
 
     def _end(self, pod: Json, process: Process, now_s: float) -> None:
         if now_s < process.ends_s:
+            if now_s < process.hears_s:
+                self._register(process, now_s)
             return
         if process.slurmd is not None:
             self._slurm.slurmd_ended(process.slurmd, process.deleted_by or "somebody's deletion of the pod")
@@ -262,6 +279,7 @@ class Kubernetes:
             by = self._server.acting
             if process is not None:
                 process.deleted_by = by
+                process.hears_s = self._server.now_s() + HEARS_WITHIN_S
                 process.ends_s = self._server.now_s() + self._chance.uniform(0, GRACE_S_MAX)
             self.on_removal(before, by, process)
         if after is None:
@@ -274,8 +292,9 @@ class Kubernetes:
         merge = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
         self._server.edit(Node, name, merge=merge, subresource="status")
 
-    def _running(self) -> Json:
-        return {"running": {"startedAt": self._server.now().strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    def _running(self, since_s: float) -> Json:
+        at = self._server.now() - timedelta(seconds=self._server.now_s() - since_s)
+        return {"running": {"startedAt": at.strftime("%Y-%m-%dT%H:%M:%SZ")}}
 
     def _set_status(self, pod: Json, phase: str, *, ready: bool, state: Json) -> None:
         meta = pod["metadata"]

@@ -50,12 +50,22 @@ def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:
 
 
 def made_from(nodeset: NodeSet, controller: Controller) -> Made:
-    said = {field.name: getattr(nodeset.spec, field.name) for field in msgspec.structs.fields(Made)}
-    return Made(**{**said, "version": version_step(nodeset, controller).version})
+    fields = {field.name: getattr(nodeset.spec, field.name) for field in msgspec.structs.fields(Made)}
+    return Made(**{**fields, "version": version_step(nodeset, controller).version})
 
 
 def revision_of(nodeset: NodeSet, controller: Controller) -> str:
-    return digest(msgspec.to_builtins(made_from(nodeset, controller)))[:DIGITS]
+    return digest(said(made_from(nodeset, controller)))[:DIGITS]
+
+
+def said(value: Model) -> Json:
+    """Without what says nothing: `slurmd: {}` is no other wish than none, and replaces no worker."""
+    told = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+    return {
+        field.encode_name: said(found) if isinstance(found, Model) else msgspec.to_builtins(found)
+        for field, found in told
+        if found != field.default
+    }
 
 
 def is_outdated(make: Make, revision: str, version: str) -> bool:
@@ -79,7 +89,7 @@ def kept(
     if any(one.metadata.name == present for one in there):
         return tuple(stay)
     number = max((one.revision for one in there), default=0) + 1
-    data: Json = msgspec.to_builtins(made_from(nodeset, controller))
+    data = said(made_from(nodeset, controller))
     labels = {**names.labels("slurmd", nodeset.metadata.name), names.REVISION_LABEL: revision_of(nodeset, controller)}
     new = ControllerRevision(metadata=ObjectMeta(name=present, labels=labels), data=data, revision=number)
     return (*stay, new)

@@ -6,7 +6,7 @@ import pytest
 from corral.engine import Create, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.revision import before, kept
+from corral.kinds.nodeset.revision import before, kept, revision_of
 from corral.kinds.nodeset.rollout import limits
 from corral.kinds.nodeset.spec import Update
 from corral.kube.models.apps_v1 import ControllerRevision
@@ -88,6 +88,15 @@ def test_held_back_none_is_replaced_and_one_that_was_on_its_way_stays(field: str
 def test_a_limit_that_is_no_number_is_told_and_nothing_is_done() -> None:
     found = decided(old(a_worker(0)), max_unavailable="some")
     assert (found.actions, reasons(found)) == ((), ["BadUpdate"])
+
+
+@pytest.mark.parametrize("idle", [{"slurmd": {}}, {"template": {}}, {"template": {"spec": {}, "labels": {}}}])
+def test_what_says_nothing_replaces_no_worker(idle: dict[str, object]) -> None:
+    nodeset = a_nodeset()
+    silent = msgspec.convert({**msgspec.to_builtins(nodeset.spec), **idle}, type(nodeset.spec))
+    spoken = msgspec.structs.replace(nodeset, spec=silent)
+
+    assert revision_of(spoken, SLURM) == revision_of(nodeset, SLURM)
 
 
 def test_a_revision_is_kept_while_it_is_used_or_new_enough() -> None:
