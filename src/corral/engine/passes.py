@@ -80,9 +80,7 @@ class Passes:
         self._told_s: dict[Key, float] = {}
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
-        self._log = logger(
-            controller=controller.name
-        ).bind()  # now: a logger that is bound anew each time costs as much as its line
+        self._log = logger(controller=controller.name).bind()  # once: to bind with each line costs as much as the line
         metrics.add_controller(controller.name, controller.workers)
         reconciler = controller.reconciler
         self._acts_outside = reconciler if isinstance(reconciler, Performer) else None
