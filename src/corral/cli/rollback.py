@@ -32,9 +32,16 @@ def rollback_command(nodeset: str, to: str, cluster: Cluster) -> None:
         async with cluster.client() as client:
             return await rolled_back(client, nodeset, cluster.namespace, to)
 
-    done = asyncio.run(do())
-    said = "is asked for" if done.patch else "is what is asked for already"
-    click.echo(f"NodeSet {cluster.namespace}/{nodeset}: revision {done.number} ({done.revision}) {said}", err=True)
+    for line in told(asyncio.run(do()), nodeset, cluster.namespace):
+        click.echo(line, err=True)
+
+
+def told(done: Rollback, name: str, namespace: str) -> tuple[str, ...]:
+    what = f"NodeSet {namespace}/{name}: revision {done.number} ({done.revision})"
+    if not done.patch:
+        return (f"{what} is what is asked for already",)
+    follow = f"kubectl -n {namespace} get nodeset {name} --watch"
+    return f"{what} is asked for", f"Workers are replaced as spec.update says, after their jobs. Follow it: {follow}"
 
 
 async def rolled_back(client: Client, name: str, namespace: str, to: str) -> Rollback:

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from corral.cli.errors import Failure
-from corral.cli.rollback import rolled_back
+from corral.cli.rollback import rolled_back, told
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.revision import kept, revision_of
+from corral.kinds.nodeset.rollback import Rollback
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.client import Client
 from corral.kube.models.apps_v1 import ControllerRevision
@@ -111,3 +112,11 @@ async def test_with_one_revision_there_is_nothing_to_go_back_to(server: FakeApiS
             server.remove(ControllerRevision, one["metadata"]["name"], "lab")
     with pytest.raises(Failure, match="there is nothing to go back to"):
         await rolled_back(Client(server.connect("cli")), "gpu", "lab", "")
+
+
+def test_who_goes_back_is_told_how_to_follow_it_and_who_is_there_is_not() -> None:
+    going = told(Rollback(number=2, revision="abc", patch=({"op": "replace"},)), "gpu", "lab")
+    there = told(Rollback(number=2, revision="abc", patch=()), "gpu", "lab")
+
+    assert going[-1].endswith("kubectl -n lab get nodeset gpu --watch")
+    assert there == ("NodeSet lab/gpu: revision 2 (abc) is what is asked for already",)
