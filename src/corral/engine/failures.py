@@ -27,6 +27,8 @@ from corral.kube.errors import (
 )
 
 STALLED_RETRY_S = 300.0
+DEFINITION_RETRY_S = 10.0  # one that is deleted is gone within seconds, and often comes back: an upgrade by hand
+DEFINITION_GOES = "not allowed while custom resource definition is terminating"  # the server gives no other sign
 CAUSES_SHOWN_MAX = 5
 
 
@@ -55,6 +57,10 @@ def failure_of(error: KubeError) -> Failure:
         case Forbidden() if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
             return Failure(
                 "refused", Problem(reason="NamespaceTerminating", message=str(error), retry_after_s=STALLED_RETRY_S)
+            )
+        case Forbidden() if DEFINITION_GOES in error.message:
+            return Failure(
+                "refused", Problem(reason="KindTerminating", message=str(error), retry_after_s=DEFINITION_RETRY_S)
             )
         case Forbidden():
             return _stalled("Forbidden", str(error))
