@@ -1,6 +1,6 @@
 """Old makings in the user's cache: which of them nobody needs any more, and their removal.
 
-Programs, root folders and images are kept under a key of all that goes into them, so every change leaves one behind.
+Programs, root folders, images and guests' disks are kept under a key of all that goes into them, so every change leaves one behind.
 Another branch or checkout may still use it: of each thing the makings that were used last stay, and so does whatever
 was used a short while ago or is run by a cluster. The worst that a wrong guess costs is another making.
 """
@@ -50,6 +50,8 @@ def prune() -> None:
     for path in outdated(_images(), now_s):
         path.with_suffix(".cdx.json").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
+    for disk in outdated(_guests(), now_s):
+        disk.unlink(missing_ok=True)
     for folder in outdated(_roots(), now_s):
         _remove_root(folder)
     for folder in outdated(_programs(), now_s):
@@ -60,6 +62,13 @@ def _images() -> Iterator[Making]:
     """The time of an archive is that of its last use: `images.build` sees to it."""
     for path in (cache_dir() / "images").glob("*.tar"):
         if (keyed := KEYED.fullmatch(path.stem)) and not path.is_symlink():
+            yield Making(path, keyed["thing"], path.stat().st_mtime)
+
+
+def _guests() -> Iterator[Making]:
+    """Disks that virtual machines of tests boot from copies of: `corral.testing.guests` marks each use."""
+    for path in (cache_dir() / "guests").glob("*.img"):
+        if keyed := KEYED.fullmatch(path.stem):
             yield Making(path, keyed["thing"], path.stat().st_mtime)
 
 

@@ -54,6 +54,16 @@ def test_an_old_archive_goes_with_its_bill_and_the_plain_name_still_leads_to_the
     assert (cache / "images/slurm-26.05.tar").exists()
 
 
+def test_old_disks_of_guests_go(cache: Path) -> None:
+    (cache / "guests").mkdir(parents=True)
+    for number, key in enumerate(KEYS):
+        disk = cache / "guests" / f"debian-{key}.img"
+        disk.touch()
+        aged(disk, number)
+    prune()
+    assert sorted(path.name for path in (cache / "guests").iterdir()) == [f"debian-{key}.img" for key in KEYS[-2:]]
+
+
 def test_a_root_folder_without_a_key_is_somebody_elses(cache: Path) -> None:
     for number, name in enumerate((*(f"image-slurm-{key}" for key in KEYS), "slurm-26.05")):
         (cache / "roots" / name / "etc").mkdir(parents=True)

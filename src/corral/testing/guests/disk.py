@@ -116,6 +116,7 @@ def debian_disk() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:
             _make(Path(folder)).replace(target)
+    os.utime(target)  # used now: see corral.local.pruning
     return target
 
 
@@ -135,6 +136,7 @@ def complaints(kind: DataKind, data: bytes) -> str:
 
 def _root(root: Root) -> Path:
     if root.folder.is_dir():
+        root.folder.with_name(f"{root.folder.name}.lock").touch()  # used now: see corral.local.pruning
         return root.folder
     with Progress((root.name,)) as progress, progress.step(root.name) as step:
         return ensure(root, step)
