@@ -1,8 +1,8 @@
 """Old makings in the user's cache: which of them nobody needs any more, and their removal.
 
-Programs, root folders, images and guests' disks are kept under a key of all that goes into them, so every change leaves one behind.
-Another branch or checkout may still use it: of each thing the makings that were used last stay, and so does whatever
-was used a short while ago or is run by a cluster. The worst that a wrong guess costs is another making.
+Programs, root folders, images and guests' disks are kept under a key of all that goes into them, so every change leaves
+one behind. Another branch or checkout may still use it: of each thing the makings that were used last stay, and so does
+whatever was used a short while ago or is run by a cluster. The worst that a wrong guess costs is another making.
 """
 
 import fcntl
