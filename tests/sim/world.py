@@ -337,6 +337,12 @@ def a_cluster() -> tuple[Json, ...]:
         },
         {
             "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "slurm-auth-slurm", **meta},
+            "data": {"slurm.jwks": "e30="},
+        },
+        {
+            "apiVersion": "v1",
             "kind": "Service",
             "metadata": {
                 "name": "slurm-restapi",

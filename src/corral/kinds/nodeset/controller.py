@@ -20,6 +20,7 @@ from corral.kinds import endpoints, names
 from corral.kinds.controller.shell import ClientShell, PodShell
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.keys import jwt_key_of
+from corral.kinds.nodeset import mounts
 from corral.kinds.nodeset.beside import run_beside_slurmctld
 from corral.kinds.nodeset.calls import (
     Address,
@@ -44,7 +45,7 @@ from corral.kinds.nodeset.workers import Before, Snapshot, says_the_same
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.apps_v1 import ControllerRevision
-from corral.kube.models.core_v1 import Node, PersistentVolumeClaim, Pod, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.kube.selection import Selector
 
@@ -90,6 +91,7 @@ class NodeSetReconciler:
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
             claims=claims_of(nodeset, read),
+            absent=mounts.absent(controller, read) if controller else (),
             slurm=await self._slurm.view(
                 cluster, address, fresh=some_leave(nodeset, controller, roster, machines, read.now)
             ),
@@ -173,9 +175,18 @@ def nodeset_of(claim: PersistentVolumeClaim) -> tuple[tuple[str, str], ...]:
 
 
 def of_claim(claim: PersistentVolumeClaim, read: Reader) -> Iterable[Key]:
+    """A worker's own, or the /home of all."""
     stem = claim.metadata.labels.get(names.NODESET_LABEL)
     sets = (one.metadata for one in read.list(NodeSet, claim.metadata.namespace))
-    return [Key(meta.namespace, meta.name) for meta in sets if names.worker_stem(meta.name) == stem]
+    own = [Key(meta.namespace, meta.name) for meta in sets if names.worker_stem(meta.name) == stem]
+    return own or of_mounted(claim, read)
+
+
+def of_mounted(obj: ConfigMap | PersistentVolumeClaim | Secret, read: Reader) -> Iterable[Key]:
+    kind, name = obj.resource.kind, obj.metadata.name
+    controllers = read.list(SlurmController, obj.metadata.namespace)
+    mounting = (controller for controller in controllers if mounts.is_mounted(kind, name, controller))
+    return [key for controller in mounting for key in of_controller(controller, read)]
 
 
 def slurm_address(controller: SlurmController, read: Reader) -> Address | None:
@@ -221,7 +232,7 @@ def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
     apis = read.list(RestApi, secret.metadata.namespace)
     certified = (api for api in apis if api.spec.tls and api.spec.tls.secret_ref.name == secret.metadata.name)
     signed = [key for controller in using for key in of_controller(controller, read)]
-    return [*signed, *(key for api in certified for key in of_restapi(api, read))]
+    return [*signed, *(key for api in certified for key in of_restapi(api, read)), *of_mounted(secret, read)]
 
 
 def machine_of(pod: Pod) -> tuple[str, ...]:
@@ -259,6 +270,7 @@ def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapsh
         .watches(RestApi, to=of_restapi)
         .watches(Service, to=of_service, where=MADE_BY_US)
         .watches(Secret, to=of_secret)
+        .watches(ConfigMap, to=of_mounted)
         .indexes(Pod, BY_MACHINE, machine_of)
         .indexes(PersistentVolumeClaim, BY_NODESET, nodeset_of)
         .indexes(NodeSet, BY_CONTROLLER, controller_of)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
-from corral.kinds.nodeset import claims
+from corral.kinds.nodeset import claims, mounts
 from corral.kinds.nodeset.revision import before, kept
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
@@ -42,6 +42,8 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
     nodeset, controller = snapshot.object, snapshot.controller
     if controller is None or not vacant:
         return NOTHING
+    if snapshot.absent:
+        return Plan(waits=mounts.waits(snapshot.absent))
     with_pod = {worker.name: worker for worker in known if worker.pod}
     missing = [
         place

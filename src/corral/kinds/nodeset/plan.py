@@ -14,8 +14,8 @@
 The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
 and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
 it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. A node
-that Slurm has not got while its slurmd is about to register is waited for, and drained. A drain with a reason that is
-not ours is neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
+whose slurmd is about to register is waited for, and drained (see `arrival`). A drain with a reason that is not ours is
+neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
 
 There are two exceptions: a NodeSet that is deleted after its Controller, for there is nobody left to ask and nothing to
 lose; and `forceDrainAfterSeconds`, by which people choose to lose jobs that outlast a drain.
@@ -126,9 +126,10 @@ def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
 def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """A worker that stays is not drained by us: it was to go, and people changed their mind; or its node was.
 
-    One that is not ready keeps its drain until it is: a job would be given to a slurmd that is not there.
+    One that is not ready, or has not registered, keeps its drain until it has: a job would be given to a slurmd that is
+    not there, or is elsewhere by now.
     """
-    ours = [w for w in staying if w.has_our_drain and w.is_ready and w.facts is not Facts.UNKNOWN]
+    ours = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
     message = "it stays: a drain of ours is lifted"
     return Plan(actions=tuple(slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message) for w in ours))
 

@@ -99,7 +99,7 @@ def rollout(
     stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
     go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
     return Rollout(
-        remade=tuple(worker for worker in here if worker.has_foreign_drain and not worker.runs),
+        remade=tuple(w for w in here if w.has_foreign_drain and not w.runs and not w.arrives),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),

@@ -8,7 +8,7 @@ an earlier pass is as good as a new one while it was told the same, and a pass c
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 import msgspec
@@ -16,13 +16,14 @@ import msgspec
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
+from corral.kinds.nodeset.arrival import is_about_to_register, runs, settled_since
 from corral.kinds.nodeset.calls import REASON_PREFIX, Reserved
 from corral.kinds.nodeset.machine import Trouble, trouble_of
-from corral.kinds.nodeset.registration import CONTAINER, is_otherwise, is_registered_wrong, is_unfilled
+from corral.kinds.nodeset.registration import is_otherwise, is_registered_wrong, is_unfilled
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kube.meta import EMPTY
+from corral.kube.meta import EMPTY, ObjectRef
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
@@ -33,10 +34,7 @@ from corral.slurm.values import Job, Node
 
 SLURM_REACHABLE = "SlurmReachable"  # the condition
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
-REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
-STARTS_SOON = ("", "ContainerCreating", "PodInitializing")  # not one that kubelet has given up on, as for its image
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Facts(Enum):
@@ -44,7 +42,7 @@ class Facts(Enum):
 
     UNKNOWN = "unknown"
     UNREGISTERED = "unregistered"  # Slurm answered, has no such node, and gets none by itself
-    ARRIVING = "arriving"  # Slurm has no such node, but its slurmd runs or is about to: it may get a job at any moment
+    ARRIVING = "arriving"  # no record of its slurmd, which runs or is about to: it may get a job at any moment
     FREE = "free"  # no job, but one may come at any moment
     BUSY = "busy"  # holds a job, or is promised to one
     DRAINING = "draining"  # takes no new job; what it has is still there
@@ -68,12 +66,18 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     jobs: tuple[Job, ...]
     machine: Machine | None  # the Kubernetes node below it
     heard: bool  # whether Slurm has told lately
-    arrives: bool  # Slurm has no such node yet, and its slurmd has begun to run not long ago, or may have
+    arrives: bool  # its slurmd has begun to run not long ago, or may have, and Slurm has no record of it yet
 
     @derived
     def facts(self) -> Facts:
-        told = _facts(self.node, self.jobs) if self.heard else Facts.UNKNOWN
-        return Facts.ARRIVING if told is Facts.UNREGISTERED and self.arrives else told
+        """A record of an earlier life proves that it is in use, not that it is free."""
+        goes = self.said in (Facts.UNREGISTERED, Facts.DRAINED)
+        return Facts.ARRIVING if goes and self.arrives else self.said
+
+    @derived
+    def said(self) -> Facts:
+        """What Slurm says of its record, whoever's that is."""
+        return _facts(self.node, self.jobs) if self.heard else Facts.UNKNOWN
 
     @derived
     def trouble(self) -> Trouble | None:
@@ -101,7 +105,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def runs(self) -> bool:
         """Whether its slurmd runs, by kubelet's word."""
-        return self.pod is not None and _runs_since(self.pod, LONG_AGO)
+        return self.pod is not None and runs(self.pod)
 
     @derived
     def has_drain(self) -> bool:
@@ -172,13 +176,13 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     workers: Mapping[str, Worker]  # in their order
 
     def was_told(self, pods: tuple[Pod, ...], machines: Mapping[str, Machine], slurm: Observed | None) -> bool:
-        """Whether it was all the same. The moment does not matter: nobody is waited for who has not registered."""
+        """Whether it was all the same. The moment does not matter: nobody is waited for to register."""
         if self.pods is not pods or self.machines != machines or (self.slurm is None) != (slurm is None):
             return False
         if self.slurm is None or slurm is None:
             return True
         same = self.slurm.nodes is slurm.nodes and self.slurm.jobs_by_node is slurm.jobs_by_node
-        return same and all(worker.node is not None for worker in self.workers.values())
+        return same and all(worker.node is not None and not worker.arrives for worker in self.workers.values())
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -192,6 +196,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     guards: tuple[PodDisruptionBudget, ...] = ()
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
     claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
+    absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
     reservation: Reserved = Reserved()
     before: Before | None = None
 
@@ -241,10 +246,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def _arrives_since(self) -> datetime | None:
         """A slurmd that began to run after it may still register; None while Slurm does not tell who has."""
-        if recent(self) is None:
-            return None
-        settled = self.now - timedelta(seconds=REGISTERED_WITHIN_S)
-        return settled if _answers_since(self.object, settled) else LONG_AGO
+        return settled_since(self.now, _answers_since(self.object)) if recent(self) is not None else None
 
 
 def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
@@ -255,6 +257,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.revisions is later.revisions
         and earlier.guards is later.guards
         and earlier.claims == later.claims
+        and earlier.absent == later.absent
         and earlier.workers == later.workers
         and earlier.machines == later.machines
         and (recent(earlier) is None) == (recent(later) is None)
@@ -280,14 +283,10 @@ def recent(snapshot: Snapshot) -> Observed | None:
     return view if isinstance(view, Observed) and fresh else None
 
 
-def _answers_since(nodeset: NodeSet, moment: datetime) -> bool:
-    """Whether Slurm has answered all the time since then, as far as was told."""
-    since = (
-        one.last_transition_time
-        for one in nodeset.status.conditions
-        if one.type == SLURM_REACHABLE and one.status == "True"
-    )
-    return any(at is not None and at <= moment for at in since)
+def _answers_since(nodeset: NodeSet) -> datetime | None:
+    """Since when Slurm has answered all the time, as far as was told."""
+    told = (one for one in nodeset.status.conditions if one.type == SLURM_REACHABLE and one.status == "True")
+    return next((one.last_transition_time for one in told), None)
 
 
 def _is_ours(node: Node, nodeset: str) -> bool:
@@ -319,7 +318,7 @@ def _worker(
     """`before` itself, if it was told the same."""
     machine = machines.get(pod.spec.node_name) if pod is not None else None
     heard = arrives_since is not None
-    arrives = arrives_since is not None and node is None and pod is not None and _may_register(pod, arrives_since)
+    arrives = arrives_since is not None and pod is not None and is_about_to_register(pod, node, arrives_since)
     if (
         before is not None
         and before.pod is pod
@@ -333,29 +332,6 @@ def _worker(
     return Worker(
         name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, machine=machine, heard=heard, arrives=arrives
     )
-
-
-def _runs_since(pod: Pod, moment: datetime) -> bool:
-    """Whether its slurmd was started after that moment and runs, by kubelet's word."""
-    told = [one.state for one in pod.status.container_statuses if one.name == CONTAINER]
-    if not told:
-        return pod.status.phase == "Running"
-    running = (state.running for state in told)
-    return any(one is not None and (one.started_at is None or one.started_at > moment) for one in running)
-
-
-def _may_register(pod: Pod, since: datetime) -> bool:
-    """Whether its slurmd was started after that moment, or may have been: kubelet tells of a start after it.
-
-    One without a Kubernetes node is safe to delete: the pod's version is the condition, and to be bound changes it.
-    """
-    if _runs_since(pod, since):
-        return True
-    made_at = pod.metadata.creation_timestamp
-    if pod.status.phase != "Pending" or not pod.spec.node_name or (made_at is not None and made_at <= since):
-        return False
-    told = [one.state for one in pod.status.container_statuses if one.name == CONTAINER]
-    return all(state.waiting is not None and state.waiting.reason in STARTS_SOON for state in told)
 
 
 def _facts(node: Node | None, jobs: tuple[Job, ...]) -> Facts:

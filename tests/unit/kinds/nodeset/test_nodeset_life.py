@@ -14,7 +14,7 @@ from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import Pod, Secret
 from corral.testing.apiserver import ROUGH, FakeApiServer
 from corral.testing.operators import Operator, converged
 from tests.unit.kinds.nodeset.model import Kubelet, ModelSlurm
@@ -22,6 +22,12 @@ from tests.unit.kinds.nodeset.model import Kubelet, ModelSlurm
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 API = "slurm.corral.dev/v1alpha1"
+A_KEY = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "slurm-auth-slurm", "namespace": "lab"},
+    "data": {"slurm.jwks": "e30="},
+}
 
 
 class World:
@@ -33,6 +39,7 @@ class World:
         self.kubelet = Kubelet(self.server, self.slurm)
         self.operator = Operator(self.server, self.build, seed=seed)
         self.server.add(manifest("Controller", "slurm"))
+        self.server.add(A_KEY)
 
     def build(self) -> AnyController:
         return controller(self.slurm)
@@ -89,6 +96,31 @@ async def test_workers_that_come_one_after_another_are_few_status_writes() -> No
         assert (world.status()["idle"], world.status()["readyReplicas"]) == (40, 40)
         told = [line for line in world.server.trace if "nodesets/gpu/status" in line]
         assert 0 < len(told) <= 4, told
+
+
+def ours(kind: str, what: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/name": what}
+    meta = {"name": f"slurm-{what}", "namespace": "lab", "labels": labels}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta}
+
+
+MOUNTED = (A_KEY, ours("ConfigMap", "identity"), ours("PersistentVolumeClaim", "home"))
+
+
+@pytest.mark.parametrize("last", range(3))
+async def test_no_worker_is_made_before_all_that_it_mounts_is_there_and_then_at_once(last: int) -> None:
+    people = {"users": [{"name": "alice", "uid": 2001}]}
+    async with a_world(0) as world:
+        world.server.remove(Secret, "slurm-auth-slurm", "lab")
+        world.server.edit(SlurmController, "slurm", "lab", merge={"spec": {"identity": people, "home": {}}})
+        world.scale(2)
+        for comes in (*MOUNTED[:last], *MOUNTED[last + 1 :], MOUNTED[last]):
+            await world.settled()
+            assert world.pods() == []
+            assert f"waiting for {comes['kind']} lab/{comes['metadata']['name']}" in world.condition("Ready")["message"]
+            world.server.add(comes)
+        await asyncio.sleep(2)
+        assert world.pods() == ["gpu-0", "gpu-1"]
 
 
 async def test_scale_in_takes_idle_workers_and_waits_for_the_job_of_a_busy_one() -> None:
