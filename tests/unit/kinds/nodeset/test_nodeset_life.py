@@ -22,7 +22,7 @@ from tests.unit.kinds.nodeset.model import Kubelet, ModelSlurm
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 API = "slurm.corral.dev/v1alpha1"
-A_KEY = {
+A_KEY: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Secret",
     "metadata": {"name": "slurm-auth-slurm", "namespace": "lab"},
