@@ -1,9 +1,9 @@
 """The rest of Kubernetes around the fake API server: nodes, a scheduler, kubelets, who collects pods of lost nodes.
 
 A pod is bound, its container starts, its slurmd registers with the model of Slurm and is ready. Kubelet tells of a
-start some time after it, and hears of a deletion some time after it, until when a slurmd may still register. A pod ends
-when it is deleted (within its grace), when its container crashes, when it fails, or when its node dies; then its jobs
-end too, and the model is told by whom.
+start some time after it, and hears of a deletion some time after it, until when a slurmd may still be started and
+register. A pod ends when it is deleted (within its grace), when its container crashes, when it fails, or when its node
+dies; then its jobs end too, and the model is told by whom.
 
 Who deletes a pod is known from the connection that asked: `SimServer.acting`.
 """
@@ -84,6 +84,7 @@ class Kubernetes:
         self._server, self._slurm, self._chance = server, slurm, chance
         self.machines: dict[str, Machine] = {}
         self.processes: dict[str, Process] = {}  # by uid of the pod
+        self.hears_within_s = HEARS_WITHIN_S
         self.on_removal: Callable[[Json, str, Process | None], None] = lambda *_: None
         server.extend(Pod, grace=lambda _pod, asked: 30 if asked is None else asked)
         server.storage.listen(self._saw)
@@ -198,8 +199,8 @@ class Kubernetes:
             if now_s - machine.died_s > PODS_GONE_AFTER_S and "deletionTimestamp" not in meta and not waits:
                 self._server.remove(Pod, meta["name"], meta["namespace"])
             return
-        process = self.processes.setdefault(meta["uid"], Process(due_s=now_s + self._chance.uniform(0.2, 3.0)))
-        if "deletionTimestamp" in meta:
+        process = self._process(meta["uid"])
+        if "deletionTimestamp" in meta and now_s >= process.hears_s:
             self._end(pod, process, now_s)
         elif pod["status"]["phase"] in ("Failed", "Succeeded"):
             return
@@ -207,6 +208,11 @@ class Kubernetes:
             self._start(pod, process, now_s)
         else:
             self._follow(pod, process, now_s)
+
+    def _process(self, uid: str) -> Process:
+        if uid not in self.processes:
+            self.processes[uid] = Process(due_s=self._server.now_s() + self._chance.uniform(0.2, 3.0))
+        return self.processes[uid]
 
     def _schedule(self, pod: Json, now_s: float) -> None:
         meta = pod["metadata"]
@@ -258,8 +264,6 @@ class Kubernetes:
 
     def _end(self, pod: Json, process: Process, now_s: float) -> None:
         if now_s < process.ends_s:
-            if now_s < process.hears_s:
-                self._register(process, now_s)
             return
         if process.slurmd is not None:
             self._slurm.slurmd_ended(process.slurmd, process.deleted_by or "somebody's deletion of the pod")
@@ -275,11 +279,11 @@ class Kubernetes:
         uid = before["metadata"]["uid"]
         was_going = "deletionTimestamp" in before["metadata"]
         if not was_going and (after is None or "deletionTimestamp" in after["metadata"]):
-            process = self.processes.get(uid)
+            process = self._process(uid) if before["spec"].get("nodeName") else None
             by = self._server.acting
             if process is not None:
                 process.deleted_by = by
-                process.hears_s = self._server.now_s() + HEARS_WITHIN_S
+                process.hears_s = self._server.now_s() + self.hears_within_s
                 process.ends_s = self._server.now_s() + self._chance.uniform(0, GRACE_S_MAX)
             self.on_removal(before, by, process)
         if after is None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from corral.kinds import names
+from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kube.models.core_v1 import Pod
 from corral.testing.apiserver import Fault
 from tests.sim.kubernetes import BAD_IMAGE, is_ready
@@ -300,3 +301,26 @@ async def test_a_window_that_is_taken_away_leaves_no_reservation() -> None:
         await world.settled()
         assert world.slurm.reservations == {}
         assert set(images(world).values()) == {GOOD}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_drained_record_of_an_earlier_life_does_not_cost_the_job_of_the_one_that_comes(seed: int) -> None:
+    """Its slurmd starts while the worker is to go, and its kubelet hears of a deletion twelve seconds late."""
+    world = World(seed)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        world.kubernetes.hears_within_s = 12.0
+        world.slurm.drain("gpu-0", f"{REASON_PREFIX}of an earlier life", "slurm")
+        world.server.remove(Pod, "gpu-0", NAMESPACE, grace_s=0)
+        while not any(pod["spec"].get("nodeName") for pod in world.pods()):  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.1)
+        world.change("gpu", replicas=0)
+        job = world.slurm.submit(1, SHORT_S)
+        await asyncio.sleep(60)
+        world.check()
+        world.change("gpu", replicas=1)
+        await asyncio.sleep(60)
+        await world.settled()
+        assert world.slurm.killed == []
+        assert (world.slurm.jobs[job].state, world.slurm.jobs[job].restarts) == ("COMPLETED", 0)

@@ -1,9 +1,9 @@
 """Whether a slurmd is about to register, and may then be given a job at any moment. Pure.
 
-Between the start of a slurmd and its registration Slurm has no record of the node, or one of an earlier life: of the pod
-that had the name before, or of the same container before it ended. Such a record proves nothing about the slurmd that
-comes: forgotten together with its drain, it is made anew by the registration, and without a drain. So whoever is to go
-in this time is waited for, until it has registered or has had enough time for it.
+Between the start of a slurmd and its registration Slurm has no record of the node, or one of an earlier life: of the
+pod that had the name before, or of the same container before it ended. Such a record proves nothing about the slurmd
+that comes: forgotten together with its drain, it is made anew by the registration, and without a drain. So whoever is
+to go in this time is waited for, until it has registered or has had enough time for it.
 
 A record tells whose it is by the time at which its slurmd was started.
 """

@@ -86,9 +86,18 @@ def a_worker(
     pod: bool = True,
     cost: str = "",
     runs_s: float = 10.0,
+    earlier_s: float = 0.0,
 ) -> AWorker:
+    """`earlier_s`: its record is of a slurmd that was started so long before the present one."""
     name = f"gpu-{ordinal}"
-    node = Node(name=name, state=node_state(state.split("+")), reason=reason, features=("gpu",)) if registered else None
+    record = Node(
+        name=name,
+        state=node_state(state.split("+")),
+        reason=reason,
+        features=("gpu",),
+        registered_at=NOW - timedelta(seconds=runs_s + earlier_s),
+    )
+    node = record if registered else None
     held = () if isinstance(jobs, NotSaid) else tuple(a_job(number, name, until, limit_s) for number in jobs)
     made = with_shown(a_pod(name, phase=phase, leaving=leaving, cost=cost, runs_s=runs_s), node) if pod else None
     return AWorker(pod=made, node=node, jobs=held, known=jobs is not UNKNOWN)

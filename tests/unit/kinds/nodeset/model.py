@@ -24,6 +24,7 @@ class ModelSlurm:
     def __init__(self) -> None:
         self.up = True
         self.reasons: dict[str, str] = {}  # by node; empty: not drained
+        self.registered_s: dict[str, float] = {}
         self.jobs: dict[int, str] = {}  # id -> node
         self.lost: list[int] = []
         self.reservations: dict[str, Reservation] = {}
@@ -91,6 +92,7 @@ class ModelSlurm:
 
     def register(self, node: str) -> None:
         self.reasons.setdefault(node, "")
+        self.registered_s[node] = asyncio.get_running_loop().time()
         self.changed()
 
     def start_job(self, number: int, node: str) -> None:
@@ -112,7 +114,13 @@ class ModelSlurm:
     def _node(self, name: str) -> Node:
         busy = "MIXED" if name in self.jobs.values() else "IDLE"
         words = (busy, "DYNAMIC_NORM", *(("DRAIN",) if self.reasons[name] else ()))
-        return Node(name=name, state=node_state(words), reason=self.reasons[name], features=("gpu",))
+        return Node(
+            name=name,
+            state=node_state(words),
+            reason=self.reasons[name],
+            features=("gpu",),
+            registered_at=VIRTUAL_EPOCH + timedelta(seconds=self.registered_s.get(name, 0.0)),
+        )
 
     def _jobs(self) -> list[Job]:
         return [Job(id=n, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,)) for n, node in self.jobs.items()]

@@ -196,6 +196,24 @@ def test_kubelet_tells_of_a_start_after_it_so_what_it_is_about_to_start_may_have
     assert (decided.actions, reasons(decided)) == ((), ["WorkerArriving"])
 
 
+def test_a_record_of_an_earlier_life_is_no_proof_about_the_slurmd_that_has_just_started() -> None:
+    old = a_worker(0, state="IDLE+DRAIN", reason=OURS, earlier_s=60)
+    decided = plan(a_snapshot(old, a_worker(1), replicas=1))
+    assert (decided.actions, reasons(decided)) == ((), ["WorkerArriving"])
+    anew = a_worker(0, state="IDLE+DRAIN", reason=OURS)
+    assert deleted(plan(a_snapshot(anew, a_worker(1), replicas=1))) == ["gpu-0"]
+
+
+def test_a_drain_of_ours_on_a_record_of_an_earlier_life_is_lifted_when_its_slurmd_has_registered() -> None:
+    assert calls(plan(a_snapshot(a_worker(0, state="IDLE+DRAIN", reason=OURS, earlier_s=60)))) == []
+    assert calls(plan(a_snapshot(a_worker(0, state="IDLE+DRAIN", reason=OURS)))) == [Undrain(node="gpu-0")]
+
+
+def test_a_slurmd_that_has_not_registered_in_its_time_is_not_waited_for_because_of_an_old_record() -> None:
+    late = a_worker(0, state="IDLE+DRAIN", reason=OURS, runs_s=600, earlier_s=60)
+    assert deleted(plan(a_snapshot(late, a_worker(1), replicas=1))) == ["gpu-0"]
+
+
 @pytest.mark.parametrize(
     "safe",
     [
