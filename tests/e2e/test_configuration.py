@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
+from corral.testing.monitorcrd import service_monitor_crd
 from tests.e2e.test_first_job import Lab, lab
 
 __all__ = ["lab"]
@@ -113,6 +115,30 @@ def metrics(lab: Lab, path: str) -> str:
         return str(answer.read().decode())
 
 
+def assert_monitored(lab: Lab) -> None:
+    """As soon as the cluster knows the kind, Prometheus finds all figures; what others delete comes back."""
+    lab.cluster.define(yaml.safe_dump(dict(service_monitor_crd())))
+    try:
+        made = until(lambda: monitor(lab), "a ServiceMonitor")
+        labels = ",".join(f"{key}={value}" for key, value in made["spec"]["selector"]["matchLabels"].items())
+        service = json.loads(lab.kubectl("get", "service", "-l", labels, "-o", "json"))["items"][0]
+        ports = {port["name"] for port in service["spec"]["ports"]}
+        for endpoint in made["spec"]["endpoints"]:
+            assert endpoint["port"] in ports
+            assert "# TYPE slurm_" in metrics(lab, endpoint["path"]), endpoint
+        lab.kubectl("delete", "servicemonitor", "demo-controller")
+        until(lambda: monitor(lab).get("metadata", {}).get("uid", made["metadata"]["uid"]) != made["metadata"]["uid"],
+              "the ServiceMonitor made again")  # fmt: skip
+    finally:
+        lab.kubectl("delete", "crd", "servicemonitors.monitoring.coreos.com")
+
+
+def monitor(lab: Lab) -> dict[str, Any]:
+    asked = ("-n", lab.namespace, "get", "servicemonitor", "demo-controller", "-o", "json")
+    looked = lab.cluster.try_kubectl(*asked)
+    return json.loads(looked.stdout) if looked.returncode == 0 else {}
+
+
 def a_job(lab: Lab) -> str:
     """One that runs until somebody says that it is over."""
     command = ("sbatch", "--parsable", "--mem=50", "--output=/dev/null", "--wrap", UNTIL_TOLD)
@@ -152,6 +178,7 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
 
     # 26.05 tells its own figures, at the paths that a ServiceMonitor names.
     assert "slurm_nodes_idle" in metrics(lab, "/metrics/nodes")
+    assert_monitored(lab)
 
     # Without privileges no job can be confined, and a worker that is to do it says why it does not start.
     confining = ("env", "SLURM_CONFINE_JOBS=yes", "SLURM_CONF_SERVER=nowhere:1", "/usr/libexec/corral/slurmd-run")

@@ -4,35 +4,21 @@
     python -m corral.testing.vmcrds FILE   writes them as YAML; `make generate` makes our models from that file
 
 None of these projects publishes definitions as a package: KubeVirt and CDI keep them as YAML inside Go sources, the
-others as files. They are read from the module that the Go toolchain downloads and checks against the sum pinned here.
+others as files. They are read from the modules, each pinned by its sum (see `gomodules`).
 KubeVirt's are schemas only; the few lines around each (names, versions, subresources) are said in `KUBEVIRT`.
 """
 
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import yaml
 
-from corral.local import toolchain
-from corral.local.paths import cache_dir
-
-DOWNLOAD_WITHIN_S = 600.0
-GO_MIN = (1, 21, 0)
-
-Definition = Mapping[str, Any]
-
-
-class GoModule(msgspec.Struct, frozen=True):
-    path: str
-    version: str
-    sum: str
+from corral.testing.gomodules import Definition, GoModule, downloaded, loaded, without_status
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +63,6 @@ _ENTRY = re.compile(r'^\t"(?P<name>\w+)": (?P<text>`[^`]*`(?: ?\+ ?"`" ?\+ ?`[^`
 _QUOTED_BACKTICK = re.compile(r'` ?\+ ?"`" ?\+ ?`')
 
 
-class CannotGet(Exception):
-    """A module could not be had, or is not the one that was pinned."""
-
-
 @cache
 def vm_crds() -> tuple[Definition, ...]:
     """Every definition that the Wukong kinds build on. The first call ever downloads about 20 MB."""
@@ -102,11 +84,11 @@ def go_texts(source: str) -> dict[str, str]:
 
 def _kubevirt() -> Iterator[Definition]:
     file = "pkg/virt-operator/resource/generate/components/validations_generated.go"
-    texts = go_texts((_downloaded(KUBEVIRT_MODULE) / file).read_text())
+    texts = go_texts((downloaded(KUBEVIRT_MODULE) / file).read_text())
     for schema in KUBEVIRT:
         singular = schema.kind.lower()
         names = {"kind": schema.kind, "singular": singular, "plural": f"{singular}s", "listKind": f"{schema.kind}List"}
-        version = {"name": schema.version, "served": True, "storage": True, "schema": _loaded(texts[singular])}
+        version = {"name": schema.version, "served": True, "storage": True, "schema": loaded(texts[singular])}
         yield {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -121,60 +103,24 @@ def _kubevirt() -> Iterator[Definition]:
 
 
 def _cdi() -> Iterator[Definition]:
-    texts = go_texts((_downloaded(CDI_MODULE) / "pkg/operator/resources/crds_generated.go").read_text())
+    texts = go_texts((downloaded(CDI_MODULE) / "pkg/operator/resources/crds_generated.go").read_text())
     for name in CDI:
-        yield _without_status(_loaded(texts[name]))
+        yield without_status(loaded(texts[name]))
 
 
 def _multus() -> Iterator[Definition]:
-    yield _loaded((_downloaded(MULTUS_MODULE) / "artifacts/networks-crd.yaml").read_text())
+    yield loaded((downloaded(MULTUS_MODULE) / "artifacts/networks-crd.yaml").read_text())
 
 
 def _nmstate() -> Iterator[Definition]:
-    folder = _downloaded(NMSTATE_MODULE) / "deploy/crds"
+    folder = downloaded(NMSTATE_MODULE) / "deploy/crds"
     for name in NMSTATE_FILES:
-        yield _without_status(_loaded((folder / f"nmstate.io_{name}.yaml").read_text()))
+        yield without_status(loaded((folder / f"nmstate.io_{name}.yaml").read_text()))
 
 
 def _volume_snapshots() -> Iterator[Definition]:
     file = "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml"
-    yield _without_status(_loaded((_downloaded(SNAPSHOTTER_MODULE) / file).read_text()))
-
-
-def _without_status(crd: Definition) -> Definition:
-    """Generated files carry an empty status, which is not ours to apply."""
-    return {key: value for key, value in crd.items() if key != "status"}
-
-
-def _loaded(text: str) -> Definition:
-    return next(document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document)
-
-
-def _downloaded(module: GoModule) -> Path:
-    """The folder of a module's sources in Go's own cache."""
-    go = toolchain.find(GO_MIN)
-    if go is None:
-        raise CannotGet(f"{module.path} is downloaded by Go, and there is none: run `corral local prepare`")
-    # The sum is pinned here, so the public database of sums is not asked.
-    environment = {**toolchain.BUILD_ENVIRONMENT, "GONOSUMDB": "*", "GOFLAGS": ""}
-    outside = cache_dir()
-    outside.mkdir(parents=True, exist_ok=True)
-    command = [str(go.program), "mod", "download", "-json", f"{module.path}@{module.version}"]
-    done = subprocess.run(
-        command,
-        cwd=outside,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=DOWNLOAD_WITHIN_S,
-        check=False,
-    )
-    said = msgspec.json.decode(done.stdout or "{}", type=dict[str, Any])
-    if "Error" in said or done.returncode != 0:
-        raise CannotGet(f"{module.path} {module.version}: {said.get('Error') or done.stderr.strip()}")
-    if said["Sum"] != module.sum:
-        raise CannotGet(f"{module.path} {module.version} is not what was pinned: {said['Sum']}, expected {module.sum}")
-    return Path(said["Dir"])
+    yield without_status(loaded((downloaded(SNAPSHOTTER_MODULE) / file).read_text()))
 
 
 if __name__ == "__main__":
