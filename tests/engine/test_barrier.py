@@ -3,7 +3,6 @@
 import asyncio
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -178,47 +177,37 @@ def test_a_write_in_the_new_history_replaces_a_higher_one_of_the_old() -> None:
     assert barrier.pending("key") == ()
 
 
-@pytest.mark.looptime
-async def test_a_waiter_goes_on_as_soon_as_the_cache_has_come_far_enough() -> None:
+async def test_whoever_holds_a_key_is_told_once_when_the_cache_has_come_far_enough() -> None:
     store, writer = a_cache(version=10)
-    barrier = a_barrier(store)
+    barrier, told = a_barrier(store), []
     barrier.wrote("key", a_map(12))
-    waiting = asyncio.create_task(barrier.passed("key", within_s=60))
-    for version in (11, 12):
-        await asyncio.sleep(1)
-        assert not waiting.done()
+    barrier.hold("key", lambda: told.append("too old a holder"))
+    barrier.hold("key", lambda: told.append("seen"))
+    for version in (11, 12, 13):
+        assert told == []
         writer.progress(str(version))
-        barrier.progressed(MAPS)
+        barrier.progressed()
+        if version == 11:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert told == ["seen"]
+    assert barrier.statistics().held == 0
 
-    assert await waiting == ()
-    assert asyncio.get_running_loop().time() < 3
 
-
-@pytest.mark.looptime
-async def test_waiting_ends_at_its_deadline_says_for_what_and_does_not_begin_again() -> None:
-    store, _ = a_cache(version=10)
-    barrier = a_barrier(store)
+async def test_what_is_given_up_is_awaited_no_longer_and_counted() -> None:
+    store, writer = a_cache(version=10)
+    barrier, told = a_barrier(store), []
     barrier.wrote("key", a_map(11))
+    barrier.hold("key", lambda: told.append("seen"))
 
-    missed = await barrier.passed("key", within_s=5)
+    barrier.give_up("key")
 
-    assert [str(awaited) for awaited in missed] == ["waiting for the cache of configmaps to show version 11 of lab/a"]
     assert barrier.pending("key") == ()
-    assert barrier.statistics().timeouts_total == 1
-
-
-@pytest.mark.looptime
-async def test_a_waiter_that_is_cancelled_leaves_nothing_behind() -> None:
-    store, _ = a_cache(version=10)
-    barrier = a_barrier(store)
-    barrier.wrote("key", a_map(11))
-    waiting = asyncio.create_task(barrier.passed("key", within_s=60))
-    await asyncio.sleep(1)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-
-    assert barrier.statistics().waiters == 0
-    assert len(barrier.pending("key")) == 1
+    assert (barrier.statistics().timeouts_total, barrier.statistics().held) == (1, 0)
+    writer.progress("11")
+    barrier.progressed()
+    await asyncio.sleep(0)
+    assert told == []
 
 
 class ReadYourWrites(RuleBasedStateMachine):

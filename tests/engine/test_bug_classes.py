@@ -28,6 +28,7 @@ from corral.engine.act import Actor, act
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.core_v1 import ConfigMap, Secret
+from corral.kube.selection import Selector
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.apiserver import FakeApiServer, Faults
 from corral.testing.operators import Operator
@@ -91,6 +92,42 @@ async def test_a_pass_waits_until_the_caches_show_the_last_one() -> None:
 
 async def test_without_the_barrier_a_stale_view_makes_too_many() -> None:
     assert await copies_made(NoBarrier) > 3
+
+
+class OutOfSight(ToyReconciler):
+    """Makes one copy that its own cache leaves out: only a bookmark, some day, says that the cache is past it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: set[str] = set()
+
+    def plan(self, snapshot: ToySnapshot, /) -> Plan:
+        name = snapshot.object.metadata.name
+        if name in self._made:
+            return Plan()
+        self._made.add(name)
+        copy = ConfigMap(metadata=ObjectMeta(name=name, namespace=snapshot.object.metadata.namespace))
+        return Plan(actions=(Create(object=copy, reason="Missing", message="one"),))
+
+    def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> None:  # type: ignore[override]
+        return None
+
+
+async def test_a_key_that_waits_for_the_caches_keeps_no_worker_from_the_others() -> None:
+    server = FakeApiServer()
+    server.register(Toy)
+    unlike = Selector(labels="like=another")
+    operator = Operator(
+        server, lambda: Controller.for_(Toy, OutOfSight(), workers=1).owns(ConfigMap, where=unlike).owns(Secret)
+    )
+    operator.start()
+    await asyncio.sleep(5)
+    for name in ("first", "second", "third"):
+        server.add({"apiVersion": "test.corral.dev/v1", "kind": "Toy", "metadata": {"name": name}})
+        await asyncio.sleep(1)
+    assert [made["metadata"]["name"] for made in server.all_of(ConfigMap)] == ["first", "second", "third"]
+    await operator.stop()
+    server.stop_collecting()
 
 
 # --- lost update: two writers of one object

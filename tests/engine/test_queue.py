@@ -64,39 +64,6 @@ def test_a_key_that_runs_is_not_given_out_again_before_it_is_done() -> None:
     assert queue.take_nowait().key == "a"
 
 
-def test_a_pass_covers_what_was_added_before_it_looked_and_nothing_later() -> None:
-    clock = Hand()
-    queue = a_queue(clock)
-    queue.add("a")
-    queue.take_nowait()
-    queue.add("a")
-    queue.cover("a")
-    queue.done("a")
-    assert taken_keys(queue) == []
-
-    queue.add("a")
-    queue.take_nowait()
-    queue.cover("a")
-    queue.add("a")
-    queue.add("a", after_s=5)
-    queue.done("a")
-    assert taken_keys(queue) == ["a"]
-
-
-def test_a_pass_does_not_cover_what_is_due_later() -> None:
-    clock = Hand()
-    queue = a_queue(clock)
-    queue.add("a")
-    queue.take_nowait()
-    queue.add("a", after_s=5)
-    queue.cover("a")
-    queue.done("a")
-    assert taken_keys(queue) == []
-
-    clock.now_s += 5
-    assert taken_keys(queue) == ["a"]
-
-
 def test_done_without_take_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'a'.*was not taken"):
         a_queue().done("a")

@@ -78,14 +78,6 @@ class Queue(RuleBasedStateMachine):
         if key in self.again:
             self.waiting[key] = self.again.pop(key)
 
-    @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def cover(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(sorted(self.running)))
-        self.queue.cover(key)
-        if key in self.again and self.again[key][0] <= self.now_s:
-            del self.again[key]
-
     @invariant()
     def counts_agree(self) -> None:
         statistics = self.queue.statistics()

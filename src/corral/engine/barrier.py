@@ -8,11 +8,12 @@ Where there is no version to wait for (a deletion that the server answered witho
 API whose versions are no numbers) the object itself is awaited: until the cache has lost that uid, or has that version.
 
 A list that shows that history went backwards (a restored backup) makes recorded versions meaningless: they are dropped.
-Nothing is awaited for ever: waiting has a deadline, and what was still awaited is returned, to be shown.
+Nobody waits here: a key that may not be looked at yet is held, without a worker, and whoever holds it is told when it
+may. How long that is worth waiting for is the holder's business.
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -50,7 +51,7 @@ class Awaited(msgspec.Struct, frozen=True):
 class BarrierStatistics(msgspec.Struct, frozen=True):
     keys: int
     awaited: int
-    waiters: int
+    held: int
     timeouts_total: int
     resets_total: int
 
@@ -61,7 +62,8 @@ class Barrier(Generic[K]):
     def __init__(self) -> None:
         self._caches: dict[Resource, list[Cache]] = {}
         self._awaited: dict[K, dict[Hashable, _Expectation]] = {}
-        self._waiters: dict[K, asyncio.Future[None]] = {}
+        self._held: dict[K, Callable[[], None]] = {}
+        self._looks_soon = False
         self._timeouts = self._resets = 0
 
     def add_cache(self, resource: Resource, cache: Cache) -> None:
@@ -88,47 +90,39 @@ class Barrier(Generic[K]):
             del self._awaited[key]
         return tuple(dict.fromkeys(expectation.awaited for expectation in remaining.values()))
 
+    def hold(self, key: K, tell: Callable[[], None]) -> None:
+        """Call `tell` once, when nothing is pending for `key` any more. The newest holder of a key is the one told."""
+        self._held[key] = tell
+
     def forget(self, key: K) -> None:
-        """Await nothing more for `key`: its object is gone, or its deadline has passed."""
+        """Await nothing more for `key`: its object is gone."""
         self._awaited.pop(key, None)
+        self._held.pop(key, None)
 
-    def progressed(self, resource: Resource) -> None:
-        """A cache of this kind has moved (see Informer.on_progress): wake the keys that can go on."""
-        if not self._waiters:
-            return
-        for key, waiter in self._waiters.items():
-            expected = self._awaited.get(key, {}).values()
-            concerned = any(expectation.awaited.resource == resource for expectation in expected)
-            if concerned and not waiter.done() and not self.pending(key):
-                waiter.set_result(None)
+    def give_up(self, key: K) -> None:
+        """Await nothing more for `key`: an old view is better than none.
 
-    async def passed(self, key: K, *, within_s: float) -> tuple[Awaited, ...]:
-        """Wait until nothing is pending, for at most `within_s`.
-
-        Returns what is still awaited then, and awaits it no longer: an old view is better than none, since what is
-        decided on it meets preconditions and fixed names. One waiter a key, as there is one worker a key.
+        What is decided on it meets preconditions and fixed names.
         """
-        if not self.pending(key):
-            return ()
-        waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(within_s):
-                await waiter
-        except TimeoutError:
-            pass
-        finally:
-            del self._waiters[key]
-        missed = self.pending(key)
-        if missed:
-            self._timeouts += 1
-            self.forget(key)
-        return missed
+        self._timeouts += 1
+        self.forget(key)
+
+    def progressed(self) -> None:
+        """A cache has moved (see Informer.on_progress). Many events come at once; all of them together are one look."""
+        if self._held and not self._looks_soon:
+            self._looks_soon = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looks_soon = False
+        for key in [key for key in self._held if not self.pending(key)]:
+            self._held.pop(key)()
 
     def statistics(self) -> BarrierStatistics:
         return BarrierStatistics(
             keys=len(self._awaited),
             awaited=sum(len(expected) for expected in self._awaited.values()),
-            waiters=len(self._waiters),
+            held=len(self._held),
             timeouts_total=self._timeouts,
             resets_total=self._resets,
         )

@@ -9,8 +9,8 @@ What happens after a pass:
 
 A bug in a reconciler (any exception that is not the world's) costs its own key a retry and nobody else anything.
 
-Stopping. `stop` ends waits and observations at once, since nothing is under way in them; a pass that acts ends after
-the action it is at. `run` returns when the last pass has ended.
+Stopping. `stop` ends observations at once, since nothing is under way in them; a pass that acts ends after the action
+it is at. `run` returns when the last pass has ended.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Object
 
 BARRIER_S_MAX = 30.0
-ACTED_AGAIN_S = 0.1  # the change's own event brings the key sooner; waiting for it at the barrier would hold a worker
+ACTED_AGAIN_S = 0.1  # where no cache is going to show the change
 DETAILS_TOLD_EVERY_S = 10.0  # a status that says only how far things are; what turns is told at once
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
 
@@ -78,6 +78,7 @@ class Passes:
         self._busy: dict[Key, int] = {}
         self._status_unknown: set[Key] = set()
         self._told_s: dict[Key, float] = {}
+        self._held_s: dict[Key, float] = {}  # since when
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
         self._log = logger(controller=controller.name).bind()  # once: to bind with each line costs as much as the line
@@ -95,7 +96,7 @@ class Passes:
             self._informers[watch.kind] = informer
             resource = watch.kind.resource
             self.barrier.add_cache(resource, informer.store)
-            informer.on_progress(lambda: self.barrier.progressed(resource))
+            informer.on_progress(self.barrier.progressed)
             if watch.optional:
                 informer.on_served(
                     lambda served: self._look_at_all(f"{resource.kind} is {'served now' if served else 'gone'}")
@@ -154,9 +155,32 @@ class Passes:
             except QueueClosed:
                 return
             try:
-                await self._measured_pass(taken)
+                if not self._is_held(taken):
+                    await self._measured_pass(taken)
             finally:
                 self.queue.done(taken.key)
+
+    def _is_held(self, taken: Taken[Key]) -> bool:
+        """A key whose writes the caches have yet to show waits for them; no worker waits with it."""
+        key, awaited = taken.key, self.barrier.pending(taken.key)
+        now_s = self._clock.monotonic_s()
+        since_s = self._held_s.get(key, now_s)
+        if awaited and now_s - since_s < BARRIER_S_MAX - TIMER_S_MIN:
+            self._hold(key, taken.lane)
+            return True
+        self._held_s.pop(key, None)
+        self.tally.barrier_wait.note(now_s - since_s)
+        if awaited:
+            self.barrier.give_up(key)
+            begin_pass(self.controller.name, key)
+            self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
+        return False
+
+    def _hold(self, key: Key, lane: Lane) -> None:
+        now_s = self._clock.monotonic_s()
+        since_s = self._held_s.setdefault(key, now_s)
+        self.barrier.hold(key, lambda: self.queue.add(key, lane=lane, reason="its changes are seen"))
+        self.queue.add(key, lane=lane, after_s=since_s + BARRIER_S_MAX - now_s, reason="caches are late")
 
     async def _measured_pass(self, taken: Taken[Key]) -> None:
         tally = self.tally
@@ -174,8 +198,6 @@ class Passes:
     async def _pass(self, key: Key) -> str:
         """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
         try:
-            await self._past_barrier(key)
-            self.queue.cover(key)
             async with self._interruptible(self.controller.deadline_s):
                 snapshot = await self.controller.reconciler.observe(key, self._reader())
             if snapshot is None:
@@ -192,17 +214,6 @@ class Passes:
         except Exception as error:
             outcome = Outcome(plan=NOTHING, problem=self._bug(error))
         return self._settle(key, outcome)
-
-    async def _past_barrier(self, key: Key) -> None:
-        if not self.barrier.pending(key):  # most passes: no timers for a wait of no length
-            self.tally.barrier_wait.note(0.0)
-            return
-        started_s = self._clock.monotonic_s()
-        async with self._interruptible(BARRIER_S_MAX * 2):
-            awaited = await self.barrier.passed(key, within_s=BARRIER_S_MAX)
-        self.tally.barrier_wait.note(self._clock.monotonic_s() - started_s)
-        if awaited:
-            self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
 
     async def _decide_and_act(self, key: Key, snapshot: Any) -> Outcome:
         obj: Object = snapshot.object
@@ -294,7 +305,10 @@ class Passes:
         busy = self._busy[key] = self._busy.get(key, 0) + 1
         if busy <= BUSY_PASSES_MAX and outcome.changed_anything:
             self.queue.forget(key)
-            self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
+            if self.barrier.pending(key):
+                self._hold(key, Lane.CHANGE)
+            else:
+                self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
         else:
             self.queue.retry(key, reason="acted in vain")
         return "requeue"
@@ -327,6 +341,7 @@ class Passes:
         self._busy.pop(key, None)
         self._status_unknown.discard(key)
         self._told_s.pop(key, None)
+        self._held_s.pop(key, None)
 
     def _late(self, deadline_s: float) -> str:
         return (

@@ -206,13 +206,6 @@ class WorkQueue(Generic[K]):
         if key in self._periods:
             self._add_periodic(key)
 
-    def cover(self, key: K) -> None:
-        """The pass that runs over `key` looks only now, so it sees what was added until now; later adds still count."""
-        again = self._again.get(key)
-        if again is not None and again.due_s <= self._now_s():
-            del self._again[key]
-            self._coalesced += 1
-
     def close(self, *, drain: bool) -> None:
         """Accept nothing more. With `drain` the keys that are ready are still given out; delayed keys never are."""
         self._closed = True
