@@ -9,7 +9,7 @@ must never make a node look removable.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -17,6 +17,8 @@ from typing import Final
 
 class Base(Enum):
     """Exactly one of these at a time. EXTERNAL is new in 25.11; the others are in both 24.11 and 26.05."""
+
+    __hash__ = object.__hash__  # as quick as `is`: these are looked up for thousands of nodes
 
     UNKNOWN = "UNKNOWN"
     DOWN = "DOWN"
@@ -31,6 +33,8 @@ class Base(Enum):
 
 class Flag(Enum):
     """Any number of these beside the base. The last three are new since 25.05."""
+
+    __hash__ = object.__hash__
 
     RESERVED = "RESERVED"
     UNDRAIN = "UNDRAIN"
@@ -72,18 +76,18 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
+    """`row`: the first that fits; its `why` is for people."""
+
     base: Base
     flags: frozenset[Flag] = frozenset()
     unread: tuple[str, ...] = ()
+    row: "Row" = field(init=False, compare=False, repr=False)
+    standing: Standing = field(init=False, compare=False, repr=False)
 
-    @property
-    def standing(self) -> Standing:
-        return self.row.standing
-
-    @property
-    def row(self) -> "Row":
-        """The first row that fits; its `why` is for people."""
-        return _first_that_fits(self)
+    def __post_init__(self) -> None:
+        row = next(row for row in ROWS if row.fits(self))
+        object.__setattr__(self, "row", row)
+        object.__setattr__(self, "standing", row.standing)
 
     def __str__(self) -> str:
         """As scontrol writes it; flags in the order of their declaration."""
@@ -146,13 +150,13 @@ ROWS: Final[tuple[Row, ...]] = (
 )
 
 
-@lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
-def _first_that_fits(state: NodeState) -> Row:
-    return next(row for row in ROWS if row.fits(state))
-
-
 def node_state(words: Iterable[str]) -> NodeState:
     """From REST's list: `["IDLE", "DRAIN", "DYNAMIC_NORM"]`. Two bases, or none, are not a state that we know."""
+    return _read(tuple(words))
+
+
+@lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
+def _read(words: tuple[str, ...]) -> NodeState:
     bases: list[Base] = []
     flags: set[Flag] = set()
     unread: list[str] = []
