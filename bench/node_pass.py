@@ -165,7 +165,10 @@ def a_machine(number: int) -> Machine:
 
 def a_view(names: list[str]) -> Observed:
     state = node_state(["ALLOCATED", "DYNAMIC_NORM"])
-    nodes = {name: Node(name=name, state=state, features=(NODESET,)) for name in names}
+    nodes = {
+        name: Node(name=name, state=state, features=(NODESET,), registered_at=NOW - timedelta(hours=2))
+        for name in names
+    }
     jobs = tuple(
         Job(id=number * JOBS_ON_A_NODE + job + 1, state=("RUNNING",), phase=Phase.RUNNING, nodes=(name,))
         for number, name in enumerate(names)

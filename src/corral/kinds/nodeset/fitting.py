@@ -49,6 +49,8 @@ def is_ready(machine: Node) -> bool:
 
 
 def untolerated(tolerations: Iterable[Toleration], machine: Node, effects: Iterable[str]) -> Taint | None:
+    if not machine.spec.taints:
+        return None
     known = tuple(tolerations)
     taints = (one for one in machine.spec.taints if one.effect in effects and not one.key.startswith(OWN_TAINTS))
     return next((taint for taint in taints if not any(_tolerates(one, taint) for one in known)), None)

@@ -68,11 +68,12 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
 
 def ended(known: Sequence[Worker]) -> Plan:
     """A pod that ended has no process left; whoever runs on that node, Slurm learns it when the next one registers."""
-    ended = [worker.pod for worker in known if worker.pod and worker.has_ended and not worker.is_leaving]
+    over = [worker for worker in known if not worker.is_live and worker.has_ended and not worker.is_leaving]
     return Plan(
         actions=tuple(
             Delete(target=target(pod), reason="PodEnded", message=f"it ended ({pod.status.phase}); made again")
-            for pod in ended
+            for pod in (worker.pod for worker in over)
+            if pod is not None
         )
     )
 

@@ -75,7 +75,8 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
     staying = without(snapshot.live, leaving)
     rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
     replaced = rolling.replaced
-    lost = [w for w in without(staying, replaced) if w.is_ready and w.facts is Facts.UNREGISTERED]
+    unknown_to_slurm = [worker for worker in without(staying, replaced) if worker.node is None]
+    lost = [worker for worker in unknown_to_slurm if worker.is_ready and worker.facts is Facts.UNREGISTERED]
     wrong, wronged = registered_wrong(snapshot, without(staying, (*replaced, *lost)), missing_max)
     settled = without(staying, (*replaced, *lost, *wrong))
     vacant = {place.name for place in asked.vacant}
@@ -150,7 +151,8 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
 def _not_yet(staying: Sequence[Worker], count: int) -> Plan:
     """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
     unready = [worker.name for worker in staying if not worker.is_ready]
-    absent = [worker.name for worker in staying if worker.is_ready and worker.facts is Facts.ARRIVING]
+    arriving = [worker for worker in staying if worker.arrives and worker.is_ready]
+    absent = [worker.name for worker in arriving if worker.facts is Facts.ARRIVING]
     of = f"of {count} workers"
     waits = (
         [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {some(unready)}")] if unready else []

@@ -19,6 +19,7 @@ says is therefore forgotten before the worker's slurmd starts; one that was miss
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 from corral.kinds import names
 from corral.kinds.nodeset.spec import NodeSet
@@ -56,7 +57,7 @@ def node_conf(nodeset: NodeSet, slurmd: Container) -> str:
 
 
 def asks_its_machine(line: str) -> bool:
-    return _ASKED.search(line) is not None
+    return "{" in line and _ASKED.search(line) is not None
 
 
 def filled(line: str, machine: Node) -> str:
@@ -65,12 +66,17 @@ def filled(line: str, machine: Node) -> str:
 
 def line_of(pod: Pod) -> str:
     """As it was made, maybe with braces."""
-    slurmd = _slurmd(pod)
-    return next((one.value for one in slurmd.env if one.name == ENV), "") if slurmd else ""
+    for container in pod.spec.containers:
+        if container.name == CONTAINER:
+            for one in container.env:
+                if one.name == ENV:
+                    return one.value
+    return ""
 
 
-def is_unfilled(pod: Pod) -> bool:
-    return names.NODE_CONF not in pod.metadata.annotations and asks_its_machine(line_of(pod))
+def said_by(pod: Pod) -> str:
+    """The line that its slurmd registers with; with braces while it waits to be told what is in them."""
+    return pod.metadata.annotations.get(names.NODE_CONF) or line_of(pod)
 
 
 def is_otherwise(pod: Pod, machine: Node | None) -> bool:
@@ -79,11 +85,10 @@ def is_otherwise(pod: Pod, machine: Node | None) -> bool:
     return given is not None and machine is not None and given != filled(line_of(pod), machine)
 
 
-def is_registered_wrong(pod: Pod, node: slurm.Node) -> bool:
+def is_registered_wrong(line: str, node: slurm.Node) -> bool:
     """Whether slurmctld has other CPUs or another memory on record than the worker says."""
-    said = dict(_said(pod.metadata.annotations.get(names.NODE_CONF) or line_of(pod)))
-    on_record = {"cpus": node.cpus, "realmemory": node.memory_mb}  # 0: not said
-    return any(on_record[key] not in (0, number) for key, number in said.items())
+    cpus, memory_mb = _numbers(line)
+    return _differ(cpus, node.cpus) or _differ(memory_mb, node.memory_mb)
 
 
 def cpus(slurmd: Container) -> int:
@@ -114,17 +119,21 @@ def _filled_part(part: str, says: Mapping[str, str]) -> str:
     return _ASKED.sub(lambda asked: _UNFIT.sub("_", says[asked.group(1)]), part)
 
 
-def _said(line: str) -> Iterator[tuple[str, int]]:
-    """The numbers that slurmctld keeps, as far as the line has them; CPUs that sockets and threads make, it decides."""
+@lru_cache(maxsize=1024)  # thousands of workers register with a handful of lines
+def _numbers(line: str) -> tuple[int, int]:
+    """CPUs and memory that slurmctld keeps; 0 where the line does not have them, or sockets and threads make them."""
     words = {_key(word): _value(word) for word in line.split()}
-    compared = ("realmemory",) if words.keys() & (_LAYOUT - {"cpus"}) else ("cpus", "realmemory")
-    for key in compared:
-        if words.get(key, "").isdecimal():
-            yield key, int(words[key])
+    is_laid_out = bool(words.keys() & (_LAYOUT - {"cpus"}))
+    return 0 if is_laid_out else _number(words.get("cpus", "")), _number(words.get("realmemory", ""))
 
 
-def _slurmd(pod: Pod) -> Container | None:
-    return next((one for one in pod.spec.containers if one.name == CONTAINER), None)
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _differ(said: int, on_record: int) -> bool:
+    """0: not said."""
+    return said not in (0, on_record) and on_record != 0
 
 
 def _amount(slurmd: Container, resource: str) -> Decimal | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from corral.kube.meta import Model
 from corral.kube.models.core_v1 import Pod, PodCondition
-from corral.slurm.states import Flag, NodeState
+from corral.slurm.states import Base, Flag
 from corral.slurm.values import Node
 
 PREFIX = "SlurmNodeState"
@@ -24,9 +24,14 @@ class Shown(Model, frozen=True, kw_only=True):
 
 
 def is_shown(pod: Pod, node: Node | None) -> bool:
-    there = [one for one in pod.status.conditions if one.type.startswith(PREFIX)]
-    told = {(one.type, one.status, one.message) for one in there}
-    return told == {(kind, "True", _message(node)) for kind in _kinds(node)}
+    """A pod has one condition of a type."""
+    kinds, message, there = _kinds(node), _message(node), 0
+    for one in pod.status.conditions:
+        if one.type.startswith(PREFIX):
+            if one.type not in kinds or one.status != "True" or one.message != message:
+                return False
+            there += 1
+    return there == len(kinds)
 
 
 def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
@@ -46,13 +51,13 @@ def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
 
 
 def _kinds(node: Node | None) -> tuple[str, ...]:
-    return _kinds_of(node.state) if node is not None else ()
+    return _kinds_of(node.state.base, node.state.flags) if node is not None else ()
 
 
 @lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
-def _kinds_of(state: NodeState) -> tuple[str, ...]:
-    flags = [flag.value for flag in SHOWN if flag in state.flags]
-    return tuple(f"{PREFIX}{_word(one)}" for one in (state.base.value, *flags))
+def _kinds_of(base: Base, flags: frozenset[Flag]) -> tuple[str, ...]:
+    shown = [flag.value for flag in SHOWN if flag in flags]
+    return tuple(f"{PREFIX}{_word(one)}" for one in (base.value, *shown))
 
 
 def _word(value: str) -> str:

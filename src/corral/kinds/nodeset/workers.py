@@ -19,7 +19,7 @@ from corral.kinds.derived import derived
 from corral.kinds.nodeset.arrival import is_about_to_register, runs, settled_since
 from corral.kinds.nodeset.calls import REASON_PREFIX, Reserved
 from corral.kinds.nodeset.machine import Trouble, trouble_of
-from corral.kinds.nodeset.registration import is_otherwise, is_registered_wrong, is_unfilled
+from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
 from corral.kinds.nodeset.spec import NodeSet
@@ -34,6 +34,7 @@ from corral.slurm.values import Job, Node
 
 SLURM_REACHABLE = "SlurmReachable"  # the condition
 PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
+ENDED = ("Failed", "Succeeded")
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
 
 
@@ -86,7 +87,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def is_live(self) -> bool:
         """Its pod runs, or will: neither on its way out nor at its end."""
-        return self.pod is not None and not self.is_leaving and not self.has_ended
+        pod = self.pod
+        return pod is not None and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED
 
     @derived
     def is_leaving(self) -> bool:
@@ -95,27 +97,30 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def has_ended(self) -> bool:
         """Every process of its pod has ended for good: to remove it can kill nothing."""
-        return self.pod is not None and self.pod.status.phase in ("Failed", "Succeeded")
+        return self.pod is not None and self.pod.status.phase in ENDED
 
     @derived
     def is_ready(self) -> bool:
-        conditions = self.pod.status.conditions if self.pod else ()
-        return any(c.type == "Ready" and c.status == "True" for c in conditions)
+        for one in self.pod.status.conditions if self.pod is not None else ():
+            if one.type == "Ready":
+                return one.status == "True"
+        return False
 
     @derived
     def runs(self) -> bool:
         """Whether its slurmd runs, by kubelet's word."""
         return self.pod is not None and runs(self.pod)
 
-    @derived
+    @property
     def has_drain(self) -> bool:
         return self.node is not None and Flag.DRAIN in self.node.state.flags
 
-    @derived
+    @property
     def has_our_drain(self) -> bool:
-        return self.has_drain and self.node is not None and self.node.reason.startswith(REASON_PREFIX)
+        node = self.node
+        return node is not None and Flag.DRAIN in node.state.flags and node.reason.startswith(REASON_PREFIX)
 
-    @derived
+    @property
     def has_foreign_drain(self) -> bool:
         return self.has_drain and not self.has_our_drain
 
@@ -140,14 +145,22 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def is_shown(self) -> bool:
         """Whether its pod's conditions say what Slurm says; what Slurm said last stays while it does not tell."""
-        return self.pod is None or self.facts is Facts.UNKNOWN or is_shown(self.pod, self.node)
+        if self.pod is None or not self.heard:
+            return True
+        is_told = self.node is None or self.node.state.standing is not Standing.UNKNOWN
+        return not is_told or is_shown(self.pod, self.node)
 
     @derived
+    def line(self) -> str:
+        """What its slurmd registers with."""
+        return said_by(self.pod) if self.pod is not None else ""
+
+    @property
     def is_unfilled(self) -> bool:
         """Whether its slurmd waits to be told what its Kubernetes node says."""
-        return self.pod is not None and is_unfilled(self.pod)
+        return asks_its_machine(self.line)
 
-    @derived
+    @property
     def is_otherwise(self) -> bool:
         """Whether its Kubernetes node no longer says what it registered with."""
         return self.pod is not None and is_otherwise(self.pod, self.machine)
@@ -156,7 +169,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_registered_wrong(self) -> bool:
         if self.pod is None or self.node is None:
             return False
-        return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.pod, self.node)
+        return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.line, self.node)
 
     @derived
     def cost(self) -> int:

@@ -11,7 +11,7 @@ from corral.engine import Patch, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of
+from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of, said_by
 from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.worker import worker_pod
@@ -148,7 +148,7 @@ def test_a_record_is_wrong_when_it_has_other_numbers_than_the_worker_says(
     worker = saying(a_worker(0), line, cpus=cpus, memory_mb=memory_mb)
     assert worker.pod is not None
     assert worker.node is not None
-    assert is_registered_wrong(worker.pod, worker.node) is wrong
+    assert is_registered_wrong(said_by(worker.pod), worker.node) is wrong
 
 
 def test_a_record_of_an_earlier_life_is_forgotten_before_its_slurmd_starts() -> None:
@@ -190,4 +190,4 @@ def test_one_that_slurm_calls_invalid_is_made_anew_too() -> None:
 
 def test_numbers_that_slurm_does_not_say_are_not_wrong() -> None:
     node = slurm.Node(name="gpu-0", state=node_state(["IDLE"]))
-    assert not is_registered_wrong(made("Weight=3"), node)
+    assert not is_registered_wrong(said_by(made("Weight=3")), node)
