@@ -7,7 +7,7 @@ import structlog
 
 from corral.engine.logs import of_this_pass
 
-RAN: pytest.StashKey[list[int]] = pytest.StashKey()
+SEEDS_RAN = "seeds that ran"  # a property of a test, which comes from whatever worker ran it
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +23,7 @@ def quiet() -> None:
     )
 
 
-@pytest.fixture
-def seeds_that_ran(pytestconfig: pytest.Config) -> list[int]:
-    return pytestconfig.stash.setdefault(RAN, [])
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if ran := config.stash.get(RAN, []):
-        terminalreporter.write_line(f"simulation of NodeSets: {len(ran)} seeds ran")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
+    if ran := sum(int(told) for report in reports for name, told in report.user_properties if name == SEEDS_RAN):
+        terminalreporter.write_line(f"simulation of NodeSets: {ran} seeds ran")

@@ -78,23 +78,27 @@ def corral(*arguments: str, timeout_s: float = UP_WITHIN_S) -> subprocess.Comple
 def running_cluster(environment: Mapping[str, str] = os.environ) -> Iterator[Cluster]:
     """What this run started goes at its end, unless CORRAL_KEEP is set or another run uses it too.
 
-    What was there before stays.
+    What was there before stays. Each worker of pytest-xdist has a cluster of its own.
     """
+    worker = environment.get("PYTEST_XDIST_WORKER", "")
     if named := environment.get("CORRAL_TEST_KUBECONFIG"):
+        if worker:
+            raise AssertionError("CORRAL_TEST_KUBECONFIG names one cluster, which workers cannot share: use -n 0")
         yield Cluster(Path(named), _local_name(Path(named)))
         return
-    home = home_of(NAME)
+    name = f"{NAME}-{worker}" if worker else NAME
+    home = home_of(name)
     was_there = home.spec_file.exists()
     try:
-        up = corral("up", "--name", NAME, "--bare")
+        up = corral("up", "--name", name, "--bare")
         if up.returncode != 0:
-            raise AssertionError(f"corral up --name {NAME} failed:\n{up.stderr}")
+            raise AssertionError(f"corral up --name {name} failed:\n{up.stderr}")
         with home.kubeconfig.open() as shared:
             fcntl.flock(shared, fcntl.LOCK_SH)
-            yield Cluster(home.kubeconfig, NAME)
+            yield Cluster(home.kubeconfig, name)
     finally:
         if not was_there and not environment.get("CORRAL_KEEP") and not _is_used(home.kubeconfig):
-            corral("down", "--name", NAME)
+            corral("down", "--name", name)
 
 
 def _local_name(kubeconfig: Path) -> str:
