@@ -22,6 +22,7 @@ from corral.kube.errors import Invalid, KubeError
 from corral.kube.meta import Object
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Service
+from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.testing.cluster import Cluster
 from corral.testing.vmcrds import crd_of_kind
 from tests.integration.wukonglife import (
@@ -59,6 +60,8 @@ highAvailability:
   spread: {}
   evictionStrategy: LiveMigrateIfPossible
 service: {ports: [{name: ssh, port: 22}]}
+networkPolicy: Service
+liveResize: {maxCpu: 8, maxMemory: 8Gi}
 """
 
 
@@ -115,6 +118,7 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             (NetworkAttachmentDefinition, "vm-lan-nad"),
             (VirtualMachineRestore, "vm-from-friday"),
             (Service, "vm"),
+            (NetworkPolicy, "vm"),
         ):
             assert await is_gone(client, kind, name, ns) is True
 
@@ -235,6 +239,12 @@ def with_network(**fields: Any) -> dict[str, Any]:
         (BASE | {"cloudInit": {"mounts": [{"path": "/srv", "disk": "data"}]}}, "names a disk that is not in disks"),
         (BASE | {"cloudInit": {"mounts": [{"path": "/srv"}]}}, "a mount is of a disk or of a device"),
         (BASE | {"readinessProbe": {}}, "a probe is one of"),
+        (BASE | {"liveResize": {}}, "maxCpu, maxMemory or both"),
+        (BASE | {"liveResize": {"maxCpu": 4}, "cpu": 5}, "at least cpu"),
+        (BASE | {"liveResize": {"maxCpu": 4}, "cpuOptions": {"sockets": 2}, "cpu": 2}, "plugged as sockets"),
+        (BASE | {"liveResize": {"maxMemory": "2Gi"}, "memory": "512Mi"}, "at least 1Gi"),
+        (BASE | {"liveResize": {"maxMemory": "1025Mi"}}, "a multiple of 2Mi"),
+        (BASE | {"networkPolicy": "Open"}, "spec.networkPolicy"),
         (
             BASE | {"highAvailability": {"restartPolicy": "Never"}, "startStrategy": {"runStrategy": "Always"}},
             "set one of them",

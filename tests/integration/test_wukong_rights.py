@@ -39,6 +39,7 @@ disks:
 - {{name: data, size: 1Gi, storageClassName: {CLASS}}}
 networks: [{{name: default}}, {{name: lan, bridgeName: br0}}]
 service: {{ports: [{{name: ssh, port: 22}}]}}
+networkPolicy: Service
 """
 MORE = SPEC.replace("name: data, size: 1Gi", "name: data, size: 2Gi").replace(
     "networks:", f"- {{name: more, size: 1Gi, storageClassName: {CLASS}, keepOnDelete: true}}\nnetworks:"

@@ -14,6 +14,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInsta
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.cloudinit import secrets_needed
+from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import PROJECTS, Snapshot
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.plan import FINALIZER, later, plan
@@ -22,8 +23,10 @@ from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.kube.models.storage_v1 import StorageClass
 
+C = TypeVar("C", bound=Object)
 D = TypeVar("D", DataVolume, PersistentVolumeClaim)
 Name = tuple[str, str]  # namespace and name
 
@@ -52,7 +55,8 @@ class WukongReconciler:
             classes=read.list(StorageClass),
             secrets=tuple(secret for secret in secrets if secret is not None),
             cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
-            services=_services(wukong, read),
+            services=_owned_or_named(Service, wukong, service_of(wukong), read),
+            network_policies=_owned_or_named(NetworkPolicy, wukong, network_policy_of(wukong), read),
             source=_source(wukong, read),
             restores=read.owned(VirtualMachineRestore, wukong),
             scheduled=read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name)),
@@ -103,11 +107,11 @@ def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _services(wukong: Wukong, read: Reader) -> tuple[Service, ...]:
-    owned = read.owned(Service, wukong)
-    named = read.get(Service, names.service_name(wukong.metadata.name), wukong.metadata.namespace)
-    is_foreign = wukong.spec.service is not None and named is not None and named not in owned
-    return (*owned, named) if is_foreign and named is not None else owned
+def _owned_or_named(kind: type[C], wukong: Wukong, wanted: C | None, read: Reader) -> tuple[C, ...]:
+    """Ours, and one of somebody else that stands under the name that ours is to have."""
+    own = read.owned(kind, wukong)
+    named = read.get(kind, wanted.metadata.name, wukong.metadata.namespace) if wanted else None
+    return own if named is None or named in own else (*own, named)
 
 
 def _source(wukong: Wukong, read: Reader) -> WukongSnapshot | None:
@@ -183,6 +187,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .owns(NetworkAttachmentDefinition, optional=True)
         .owns(Secret)
         .owns(Service)
+        .owns(NetworkPolicy)
         # Disks carry no owner reference (see `disks`), but are made and deleted here as what is owned is.
         .owns(DataVolume, optional=True)
         .owns(PersistentVolumeClaim)

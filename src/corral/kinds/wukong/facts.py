@@ -21,6 +21,7 @@ from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import EMPTY, Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.kube.models.storage_v1 import StorageClass
 
 Kind = type[Object]
@@ -64,6 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     secrets: tuple[Secret, ...] = ()  # that the guest needs
     cloud_init: Secret | None = None
     services: tuple[Service, ...] = ()  # ours, and one of the name that ours has
+    network_policies: tuple[NetworkPolicy, ...] = ()  # likewise
     source: WukongSnapshot | None = None  # that the disks are to be restored from
     restores: tuple[VirtualMachineRestore, ...] = ()  # also of earlier wishes
     scheduled: tuple[WukongSnapshot, ...] = ()

@@ -15,7 +15,7 @@ from corral.kinds.wukong.disks import Disk, boot_disk
 from corral.kinds.wukong.networks import machine_interfaces, machine_networks
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukong.spec_guest import CloudInit
-from corral.kinds.wukong.spec_machine import ProbeConfig, Spread, TypeRef
+from corral.kinds.wukong.spec_machine import CpuOptions, ProbeConfig, Spread, TypeRef
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import (
     Affinity,
@@ -151,15 +151,21 @@ def _cpu(wukong: Wukong) -> kv.Cpu | None:
     cores, options = wukong.spec.cpu, wukong.spec.cpu_options
     if cores is None:
         return None
-    if options is None:
+    max_cores = wukong.spec.live_resize.max_cpu if wukong.spec.live_resize else None
+    if options is None and max_cores is None:
         return kv.Cpu(cores=cores)
-    per_socket, rest = divmod(cores, options.sockets * options.threads)
-    if rest or not per_socket:
-        layout = f"{options.sockets} sockets of {options.threads} threads a core"
-        raise BadSpec(f"cpu is {cores}, which cannot be divided into {layout}")
-    return kv.Cpu(
-        cores=per_socket,
-        sockets=options.sockets,
+    options = options or CpuOptions()
+    if max_cores is not None:  # processors are plugged as sockets, so a socket has one core
+        layout = kv.Cpu(
+            cores=1,
+            sockets=_divided(cores, options.threads, f"cores of {options.threads} threads"),
+            max_sockets=_divided(max_cores, options.threads, f"cores of {options.threads} threads"),
+        )
+    else:
+        ways = f"{options.sockets} sockets of {options.threads} threads a core"
+        layout = kv.Cpu(cores=_divided(cores, options.sockets * options.threads, ways), sockets=options.sockets)
+    return msgspec.structs.replace(
+        layout,
         threads=options.threads,
         model=options.model or None,
         dedicated_cpu_placement=options.dedicated or None,
@@ -168,11 +174,19 @@ def _cpu(wukong: Wukong) -> kv.Cpu | None:
     )
 
 
+def _divided(cpus: int, by: int, into: str) -> int:
+    each, rest = divmod(cpus, by)
+    if rest or not each:
+        raise BadSpec(f"cpu is {cpus}, which cannot be divided into {into}")
+    return each
+
+
 def _memory(wukong: Wukong) -> kv.Memory | None:
     guest, pages = wukong.spec.memory, wukong.spec.hugepages
     if guest is None and pages is None:
         return None
-    return kv.Memory(guest=guest, hugepages=kv.Hugepages(page_size=pages) if pages else None)
+    most = wukong.spec.live_resize.max_memory if wukong.spec.live_resize else None
+    return kv.Memory(guest=guest, max_guest=most, hugepages=kv.Hugepages(page_size=pages) if pages else None)
 
 
 def _clock(wukong: Wukong) -> kv.Clock | None:

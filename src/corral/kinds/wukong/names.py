@@ -30,6 +30,10 @@ def service_name(wukong: str) -> str:
     return wukong
 
 
+def network_policy_name(wukong: str) -> str:
+    return wukong
+
+
 def disk_name(wukong: str, disk: str) -> str:
     """DataVolume and claim at once, as CDI has it."""
     return fitted(f"{wukong}-{disk}")

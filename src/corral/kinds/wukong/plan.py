@@ -37,6 +37,7 @@ from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.attachments import let_go, networks, owned
 from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
 from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     PROJECTS,
     Snapshot,
@@ -48,7 +49,6 @@ from corral.kinds.wukong.facts import (
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
 from corral.kinds.wukong.restore import Stage, is_from, machine_restore
 from corral.kinds.wukong.schedule import scheduled
-from corral.kinds.wukong.service import service_of
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 
@@ -63,7 +63,7 @@ def plan(snapshot: Snapshot) -> Plan:
         return _farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
     whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + _guest(snapshot) + _restored(snapshot)
-    whole += _service(snapshot)
+    whole += _exposed(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
     whole += _scheduled(snapshot)
@@ -114,9 +114,11 @@ def _guest(snapshot: Snapshot) -> Plan:
     return children(wukong, [desired], [snapshot.cloud_init] if snapshot.cloud_init else [])
 
 
-def _service(snapshot: Snapshot) -> Plan:
-    wanted = service_of(snapshot.object)
-    return children(snapshot.object, [wanted] if wanted else [], snapshot.services)
+def _exposed(snapshot: Snapshot) -> Plan:
+    wukong = snapshot.object
+    service, policy = service_of(wukong), network_policy_of(wukong)
+    guarded = children(wukong, [policy] if policy else [], snapshot.network_policies)
+    return guarded + children(wukong, [service] if service else [], snapshot.services)
 
 
 def _restored(snapshot: Snapshot) -> Plan:

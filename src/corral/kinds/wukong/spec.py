@@ -14,6 +14,7 @@ from corral.kinds.wukong.spec_machine import (
     Device,
     FirmwareConfig,
     HighAvailability,
+    LiveResize,
     ProbeConfig,
     ServiceConfig,
     StartStrategy,
@@ -54,6 +55,25 @@ class SnapshotPolicy(Model, frozen=True, kw_only=True):
         "!has(self.instancetype) || (!has(self.cpu) && !has(self.memory) && !has(self.cpuOptions))",
         "the instancetype says cpu and memory; leave cpu, memory and cpuOptions out",
     ),
+    rule(
+        "!has(self.liveResize) || !has(self.instancetype)",
+        "liveResize is for cpu and memory; an instancetype says both itself",
+    ),
+    rule(
+        "!has(self.liveResize) || !has(self.liveResize.maxCpu) || (has(self.cpu) && "
+        "self.cpu <= self.liveResize.maxCpu && (!has(self.cpuOptions) || self.cpuOptions.sockets == 1))",
+        "liveResize.maxCpu is at least cpu; processors are plugged as sockets, so cpuOptions.sockets stays 1",
+    ),
+    rule(
+        "!has(self.liveResize) || !has(self.liveResize.maxMemory) || (has(self.memory) && "
+        "quantity(self.memory).compareTo(quantity('1Gi')) >= 0 && "
+        "quantity(self.memory).compareTo(quantity(self.liveResize.maxMemory)) <= 0)",
+        "liveResize.maxMemory is at least memory, and memory at least 1Gi: KubeVirt plugs it into no smaller guest",
+    ),
+    rule(
+        "!has(self.liveResize) || !has(self.liveResize.maxMemory) || !has(self.cpuOptions) || !self.cpuOptions.numa",
+        "memory cannot be plugged into a guest that sees the node's NUMA layout: leave maxMemory or numa out",
+    ),
     rule("self.disks.filter(d, d.boot).size() <= 1", "one disk boots"),
     rule("!has(self.networks) || self.networks.filter(n, n.primary).size() <= 1", "one network is primary"),
     rule(
@@ -91,6 +111,7 @@ class WukongSpec(Model, frozen=True, kw_only=True):
         Meta(description="What the guest sees."),
     ] = None
     hugepages: Literal["2Mi", "1Gi"] | None = None
+    live_resize: LiveResize | None = None
     instancetype: TypeRef | None = None
     preference: TypeRef | None = None
     os_image: Annotated[
@@ -114,6 +135,13 @@ class WukongSpec(Model, frozen=True, kw_only=True):
     readiness_probe: ProbeConfig | None = None
     liveness_probe: ProbeConfig | None = None
     service: ServiceConfig | None = None
+    network_policy: Annotated[
+        Literal["Closed", "Service", "Namespace"] | None,
+        Meta(
+            description="Who may connect to the guest in the pod network: nobody; anybody, to the service's ports; "
+            "pods of its namespace. Default: whoever the cluster's own policies let in."
+        ),
+    ] = None
     restore_from_snapshot: Annotated[
         str,
         Meta(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from corral.kinds.parts import Port
+from corral.kinds.wukong.spec_disks import Amount
 from corral.kube.crd import keys, rule, rules
 from corral.kube.meta import EMPTY, Model
 from corral.kube.models.core_v1 import Toleration
@@ -24,6 +25,20 @@ class CpuOptions(Model, frozen=True, kw_only=True):
     dedicated: Annotated[bool, Meta(description="Each core has a processor of the node to itself.")] = False
     isolate_emulator_thread: bool = False
     numa: Annotated[bool, Meta(description="The guest sees the node's NUMA layout; needs hugepages.")] = False
+
+
+@rules(
+    rule("has(self.maxCpu) || has(self.maxMemory)", "liveResize says maxCpu, maxMemory or both"),
+    rule(
+        "!has(self.maxMemory) || quantity(self.maxMemory).asInteger() % 2097152 == 0",
+        "maxMemory is a multiple of 2Mi, as KubeVirt asks",
+    ),
+)
+class LiveResize(Model, frozen=True, kw_only=True):
+    """How far `cpu` and `memory` can grow under a guest that runs. Each is a reserve that costs the guest a little."""
+
+    max_cpu: Annotated[int, Meta(ge=1, le=64)] | None = None
+    max_memory: Amount | None = None
 
 
 @rules(

@@ -5,12 +5,16 @@ from typing import Any
 
 import msgspec
 
-from corral.kinds.wukong.api.kubevirt import Devices, InstanceSpec, Interface
+from corral.kinds.wukong.api.kubevirt import Cpu, Devices, InstanceSpec, Interface, Memory
 from corral.kinds.wukong.machine import is_hotpluggable
+from corral.kube.values import parse_quantity
 
 
 def plugged(template: InstanceSpec, running: InstanceSpec) -> InstanceSpec:
-    """The running spec with hot-pluggable volumes and bridged interfaces as the template has them."""
+    """The running spec with what can be plugged as the template has it.
+
+    These are hot-pluggable volumes, bridged interfaces, and more sockets and memory within what it was started with.
+    """
     mine, theirs = template.domain.devices, running.domain.devices
     fixed = [v for v in running.volumes if not is_hotpluggable(v)]
     volumes = (*fixed, *(v for v in template.volumes if is_hotpluggable(v)))
@@ -26,8 +30,28 @@ def plugged(template: InstanceSpec, running: InstanceSpec) -> InstanceSpec:
         running,
         volumes=volumes,
         networks=tuple(network for name, network in networks.items() if name in names),
-        domain=msgspec.structs.replace(running.domain, devices=devices),
+        domain=msgspec.structs.replace(
+            running.domain,
+            devices=devices,
+            cpu=_more_sockets(template.domain.cpu, running.domain.cpu),
+            memory=_more_memory(template.domain.memory, running.domain.memory),
+        ),
     )
+
+
+def _more_sockets(mine: Cpu | None, theirs: Cpu | None) -> Cpu | None:
+    """Fewer sockets, or another maximum, wait for a restart."""
+    if mine is None or theirs is None or theirs.max_sockets is None:
+        return theirs
+    grows = (theirs.sockets or 1) < (mine.sockets or 1) <= theirs.max_sockets
+    return msgspec.structs.replace(theirs, sockets=mine.sockets) if grows else theirs
+
+
+def _more_memory(mine: Memory | None, theirs: Memory | None) -> Memory | None:
+    if mine is None or theirs is None or theirs.max_guest is None or mine.guest is None or theirs.guest is None:
+        return theirs
+    has, asked, most = (parse_quantity(amount) for amount in (theirs.guest, mine.guest, theirs.max_guest))
+    return msgspec.structs.replace(theirs, guest=mine.guest) if has < asked <= most else theirs
 
 
 def _interfaces(mine: Devices, theirs: Devices) -> tuple[Interface, ...]:
@@ -62,10 +86,12 @@ def as_patch(spec: InstanceSpec) -> Mapping[str, Any]:
             "volumes": msgspec.to_builtins(spec.volumes),
             "networks": msgspec.to_builtins(spec.networks),
             "domain": {
+                "cpu": msgspec.to_builtins(spec.domain.cpu),
+                "memory": msgspec.to_builtins(spec.domain.memory),
                 "devices": {
                     "disks": msgspec.to_builtins(devices.disks),
                     "interfaces": msgspec.to_builtins(devices.interfaces),
-                }
+                },
             },
         }
     }

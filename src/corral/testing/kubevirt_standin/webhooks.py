@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from corral.kinds.wukong.api.cdi import DataVolume
-from corral.kinds.wukong.api.kubevirt import InstanceSpec, VirtualMachine
+from corral.kinds.wukong.api.kubevirt import InstanceSpec, Memory, VirtualMachine
 from corral.kube.meta import Object, ref
+from corral.kube.values import parse_quantity
 
+GIBIBYTE = 1 << 30
+PLUGGED_BYTES = 2 << 20  # memory is plugged in blocks of this size
 RUN_STRATEGIES = frozenset({"Always", "Halted", "Manual", "RerunOnFailure", "Once"})
 
 
@@ -54,6 +57,11 @@ def _of_instance(spec: InstanceSpec) -> Iterator[str]:
         bindings = (interface.masquerade, interface.bridge, interface.sriov, interface.binding)
         if sum(binding is not None for binding in bindings) != 1:
             yield f"interface {interface.name} has not exactly one binding"
+    cpu, memory = spec.domain.cpu, spec.domain.memory
+    if cpu is not None and cpu.max_sockets is not None and (cpu.sockets or 1) > cpu.max_sockets:
+        yield f"{cpu.sockets} sockets are more than maxSockets, {cpu.max_sockets}"
+    if memory is not None and memory.max_guest is not None:
+        yield from _of_plugged_memory(memory)
     orders = [disk.boot_order for disk in devices.disks if disk.boot_order is not None]
     if len(set(orders)) != len(orders):
         yield "two disks have one boot order"
@@ -61,3 +69,11 @@ def _of_instance(spec: InstanceSpec) -> Iterator[str]:
     efi = firmware.bootloader.efi if firmware and firmware.bootloader else None
     if efi is not None and efi.secure_boot and not (features and features.smm and features.smm.enabled):
         yield "secure boot needs smm"
+
+
+def _of_plugged_memory(memory: Memory) -> Iterator[str]:
+    least, most = parse_quantity(memory.guest or "0"), parse_quantity(memory.max_guest or "0")
+    if not GIBIBYTE <= least <= most:
+        yield f"memory of {memory.guest} is not between 1Gi and maxGuest, {memory.max_guest}"
+    if most % PLUGGED_BYTES:
+        yield f"maxGuest {memory.max_guest} is not a multiple of 2Mi"

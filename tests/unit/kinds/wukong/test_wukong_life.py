@@ -11,6 +11,7 @@ from corral.kinds.wukong.spec import Wukong
 from corral.kube.errors import NotFound
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.testing.apiserver.faults import ROUGH, Fault
 from corral.testing.operators import converged
 from tests.unit.kinds.wukong.world import KUBEVIRT, LARGE, NAMESPACE, World, a_wukong
@@ -271,6 +272,24 @@ async def test_a_change_that_needs_a_restart_is_told() -> None:
     assert await world.condition("RestartRequired") == ("True", "RestartRequired")
 
 
+async def test_processors_and_memory_grow_under_a_guest_that_has_reserves_and_shrink_at_a_restart() -> None:
+    world = World()
+    disk = "disks: [{name: root, size: 1Gi}]"
+    await world.make(a_wukong("{cpu: 2, memory: 2Gi, liveResize: {maxCpu: 8, maxMemory: 8Gi}, " + disk + "}"))
+    began = (await world.instance()).metadata.uid
+    await world.change({"cpu": 6, "memory": "4Gi"})
+    instance = await world.instance()
+    cpu, memory = instance.spec.domain.cpu, instance.spec.domain.memory
+    assert cpu is not None
+    assert memory is not None
+    assert (cpu.sockets, cpu.cores, memory.guest, instance.metadata.uid) == (6, 1, "4Gi", began)
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
+    assert await world.condition("Ready") == ("True", "AsDesired")
+
+    await world.change({"cpu": 4})
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+
 async def test_a_wukong_that_comes_to_run_tells_few_things_on_its_way() -> None:
     world = World(waits=True, pace_s=0.5)
     await world.make(a_wukong(LARGE.replace("size: ", "storageClassName: fast, size: ")))
@@ -428,6 +447,37 @@ async def test_a_service_of_that_name_that_is_not_ours_is_told_and_the_machine_r
     await world.delete(Wukong, "vm")
     await world.settled()
     assert world.names(Service) == ["vm"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "opened"),
+    [
+        ("Closed", []),
+        ("Service", [{"ports": [{"port": 22, "protocol": "TCP"}]}]),
+        ("Namespace", [{"from": [{"podSelector": {}}]}]),
+    ],
+)
+async def test_a_network_policy_lets_in_whom_the_wukong_says(preset: str, opened: list[dict[str, object]]) -> None:
+    world = World()
+    ports = [{"name": "ssh", "port": 2222, "targetPort": 22}]
+    await world.make(a_wukong())
+    await world.change({"networkPolicy": preset, "service": {"ports": ports}})
+    policy = world.server.get(NetworkPolicy, "vm", NAMESPACE)
+    assert policy is not None
+    assert (policy["spec"].get("ingress", []), policy["spec"]["policyTypes"]) == (opened, ["Ingress"])
+    labels = (await world.instance()).metadata.labels
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+
+    await world.change({"networkPolicy": None})
+    assert world.names(NetworkPolicy) == []
+
+
+async def test_a_policy_for_the_ports_of_a_service_that_is_not_there_opens_nothing() -> None:
+    world = World()
+    await world.make(a_wukong("{networkPolicy: Service, cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"))
+    policy = world.server.get(NetworkPolicy, "vm", NAMESPACE)
+    assert policy is not None
+    assert "ingress" not in policy["spec"]
 
 
 async def test_a_missing_key_is_waited_for_and_changes_of_it_arrive() -> None:

@@ -193,6 +193,15 @@ def test_the_run_strategy_follows_from_the_spec(spec: str, strategy: str) -> Non
     assert run_strategy(given(yaml.safe_dump(base | yaml.safe_load(spec)))) == strategy
 
 
+def test_processors_that_can_be_plugged_are_sockets_of_one_core() -> None:
+    spec = "{cpu: 4, cpuOptions: {threads: 2}, memory: 2Gi, liveResize: {maxCpu: 8}, disks: [{name: root, size: 1Gi}]}"
+    domain = virtual_machine(given(spec), (), None, None).spec.template.spec.domain
+    assert domain.cpu is not None
+    assert (domain.cpu.sockets, domain.cpu.max_sockets, domain.cpu.cores, domain.cpu.threads) == (2, 4, 1, 2)
+    with pytest.raises(BadSpec, match="cpu is 7"):
+        virtual_machine(given(spec.replace("maxCpu: 8", "maxCpu: 7")), (), None, None)
+
+
 def test_cores_that_cannot_be_divided_are_told() -> None:
     wukong = given("{cpu: 3, cpuOptions: {sockets: 2}, memory: 1Gi, disks: [{name: root, size: 1Gi}]}")
     with pytest.raises(BadSpec, match="cpu is 3, which cannot be divided into 2 sockets of 1 threads"):

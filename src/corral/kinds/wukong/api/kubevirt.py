@@ -51,6 +51,7 @@ class Numa(Model, frozen=True, kw_only=True):
 class Cpu(Model, frozen=True, kw_only=True):
     cores: int | None = None
     sockets: int | None = None
+    max_sockets: int | None = None
     threads: int | None = None
     model: str | None = None
     dedicated_cpu_placement: bool | None = None
@@ -64,6 +65,7 @@ class Hugepages(Model, frozen=True, kw_only=True):
 
 class Memory(Model, frozen=True, kw_only=True):
     guest: Quantity | None = None
+    max_guest: Quantity | None = None
     hugepages: Hugepages | None = None
 
 
