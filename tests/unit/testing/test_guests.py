@@ -13,6 +13,7 @@ from corral.kube.meta import ObjectMeta
 from corral.testing.guests.contents import Contents
 from corral.testing.guests.disk import SECTOR, partition_table
 from corral.testing.guests.launcher import Lan, NotPlayed, launcher, qemu
+from corral.testing.guests.processor import Accelerator
 from tests.unit.kinds.wukong.world import NAMESPACE, a_wukong
 
 SPEC = """
@@ -33,9 +34,9 @@ def instance_of(spec: str) -> VirtualMachineInstance:
     return VirtualMachineInstance(metadata=metadata, spec=machine.spec.template.spec)
 
 
-def words(spec: str = SPEC) -> tuple[str, ...]:
+def words(spec: str = SPEC, accelerator: Accelerator = "tcg") -> tuple[str, ...]:
     attachments = {attachment.metadata.name: attachment for attachment in own_attachments(a_wukong(spec))}
-    return qemu(instance_of(spec).spec, attachments, LANS)
+    return qemu(instance_of(spec).spec, attachments, LANS, accelerator)
 
 
 def test_disks_come_in_their_order_with_serial_numbers_and_one_boots_first() -> None:
@@ -78,13 +79,22 @@ def test_what_is_not_played_is_named(old: str, new: str, told: str) -> None:
 
 def test_the_pod_has_the_claims_secrets_and_labels_that_the_machine_names() -> None:
     attachments = {attachment.metadata.name: attachment for attachment in own_attachments(a_wukong(SPEC))}
-    pod = launcher(instance_of(SPEC), attachments, LANS, tools=Path("/tools"), image="box:1")
+    pod = launcher(instance_of(SPEC), attachments, LANS, tools=Path("/tools"), image="box:1", accelerator="tcg")
     text = msgspec.json.encode(pod).decode()
     assert pod.metadata.labels["vm.corral.dev/wukong"] == "vm"
     assert '"claimName":"vm-data"' in text
     assert '"claimName":"vm-root"' in text
     assert text.count('"name":"vm-cloud-init"') == 2
     assert '{"key":"networkdata","path":"network-config"}' in text
+
+
+@pytest.mark.parametrize(("accelerator", "privileged"), [("kvm", True), ("tcg", False)])
+def test_the_pod_has_the_devices_of_its_node_only_for_kvm(accelerator: Accelerator, privileged: bool) -> None:
+    attachments = {attachment.metadata.name: attachment for attachment in own_attachments(a_wukong(SPEC))}
+    pod = launcher(instance_of(SPEC), attachments, LANS, tools=Path("/tools"), image="box:1", accelerator=accelerator)
+    context = pod.spec.containers[0].security_context
+    assert (context is not None and context.privileged is True) == privileged
+    assert words(accelerator=accelerator)[words(accelerator=accelerator).index("-accel") + 1].startswith(accelerator)
 
 
 def test_a_volume_has_the_content_of_its_source_and_the_size_that_was_asked_for(tmp_path: Path) -> None:

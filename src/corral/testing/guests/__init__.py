@@ -1,11 +1,13 @@
 """Real guests for the stand-in: what a VirtualMachine names is booted by QEMU, in a pod of a local cluster.
 
-    guests = Guests(access, tools=qemu_root(), lans={"br0": Lan("10.1.2.0/24", reaches="10.1.2.3")})
-    KubeVirtStandIn(client, contents=Contents(folder, debian_disk()), guests=guests)
+    lans = {"br0": Lan("10.1.2.0/24", reaches="10.1.2.3")}
+    contents = Contents(folder, debian_disk())
+    guests = Guests(client, contents, tools=qemu_root(), image=IMAGE, lans=lans, accelerator=accelerator())
+    KubeVirtStandIn(client, guests=guests)
 
 The pod plays virt-launcher: it has the claims, Secrets and labels that the machine names, and QEMU in it the disks,
 boot order, serial numbers, interfaces and addresses. The disk that DataVolumes are filled with is a Debian with
-cloud-init, made by mmdebstrap. The processor is emulated: a boot takes half a minute on an idle machine.
+cloud-init, made by mmdebstrap. Where KVM boots no guest the processor is emulated, and a boot takes 90 s of one.
 
 Not played: plugging into a running guest, its agent, migration, UEFI, devices. Pods find QEMU and disks by paths of
 this machine, so the cluster is one of `corral up`.
@@ -15,5 +17,6 @@ from corral.testing.guests.contents import Contents
 from corral.testing.guests.disk import debian_disk, qemu_root
 from corral.testing.guests.launcher import Lan
 from corral.testing.guests.pods import Guests
+from corral.testing.guests.processor import accelerator
 
-__all__ = ["Contents", "Guests", "Lan", "debian_disk", "qemu_root"]
+__all__ = ["Contents", "Guests", "Lan", "accelerator", "debian_disk", "qemu_root"]

@@ -25,7 +25,7 @@ SECTOR: Final = 512
 MEBIBYTE: Final = 1 << 20
 FILE_SYSTEM_MB: Final = 640
 BOOT_CODE_BYTES: Final = 440  # of the first sector; what follows is the table of partitions
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 TOOLS: Final = Root(
     name="guest-tools",
@@ -53,7 +53,8 @@ DEBIAN: Final = Root(
 )
 GRUB: Final = """
 set root=(hd0,msdos1)
-linux /boot/vmlinuz root=LABEL=root ro console=ttyS0 quiet mitigations=off audit=0 systemd.getty_auto=no
+linux /boot/vmlinuz root=LABEL=root ro console=ttyS0 quiet mitigations=off audit=0 init_on_alloc=0 \
+modprobe.blacklist=ahci,i2c_i801,lpc_ich systemd.getty_auto=no
 initrd /boot/initrd.img
 boot
 """
@@ -74,7 +75,20 @@ system_info:
   paths: {cloud_dir: /var/lib/cloud, templates_dir: /etc/cloud/templates}
   ssh_svcname: ssh
 """
+UP_UNIT: Final = "guest-is-up.service"
+UP: Final = "guest is up"  # on the console, once cloud-init has ended
 FILES: Final[Mapping[str, str]] = {
+    f"etc/systemd/system/{UP_UNIT}": f"""
+[Unit]
+After=cloud-final.service ssh.service
+[Service]
+Type=oneshot
+ExecStart=/bin/echo {UP}
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+[Install]
+WantedBy=cloud-init.target
+""",
     "etc/fstab": "LABEL=root / ext4 defaults 0 1\n",
     "etc/cloud/cloud.cfg": CLOUD_CONFIG,
     "etc/initramfs-tools/conf.d/small": "MODULES=list\n",
@@ -118,6 +132,11 @@ def debian_disk() -> Path:
             _make(Path(folder)).replace(target)
     os.utime(target)  # used now: see corral.local.pruning
     return target
+
+
+def kernel() -> Path:
+    """The one that guests boot."""
+    return next((_root(DEBIAN) / "boot").glob("vmlinuz-*"))
 
 
 def complaints(kind: DataKind, data: bytes) -> str:
@@ -184,7 +203,7 @@ def _prepare(content: Path) -> None:
         (units / unit).symlink_to(os.devnull)
     for needless in (*(content / "etc/ssh").glob("ssh_host_*"), *(content / NEEDLESS_PYTHON).glob("jsonschema*")):
         shutil.rmtree(needless) if needless.is_dir() else needless.unlink()
-    _run("chroot", str(content), "systemctl", "enable", "systemd-networkd")
+    _run("chroot", str(content), "systemctl", "enable", "systemd-networkd", UP_UNIT)
     _run("chroot", str(content), "update-initramfs", "-u")
     boot = content / "boot"
     for plain, pattern in (("vmlinuz", "vmlinuz-*"), ("initrd.img", "initrd.img-*")):

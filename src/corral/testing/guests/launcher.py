@@ -15,6 +15,7 @@ from corral.kube.meta import ObjectMeta
 from corral.kube.models import core_v1 as core
 from corral.kube.values import parse_quantity
 from corral.testing.guests.disk import inside
+from corral.testing.guests.processor import WORDS, Accelerator
 
 DISKS, CLOUD_INIT, TOOLS = "/disks", "/cloud-init", "/guest-tools"
 SEED = "/tmp/seed"  # noqa: S108 in the pod
@@ -51,10 +52,11 @@ def launcher(
     *,
     tools: Path,
     image: str,
+    accelerator: Accelerator,
 ) -> core.Pod:
     spec, meta = instance.spec, instance.metadata
     claims = {volume.name: backing_name(volume) for volume in spec.volumes if backing_name(volume)}
-    command = ("/bin/bash", "-c", START, "start", *qemu(spec, attachments, lans))
+    command = ("/bin/bash", "-c", START, "start", *qemu(spec, attachments, lans, accelerator))
     metadata = {"instance-id": f"{meta.name}.{meta.namespace}", "local-hostname": spec.hostname or meta.name}
     return core.Pod(
         metadata=ObjectMeta(
@@ -73,6 +75,7 @@ def launcher(
                     image=image,
                     command=command,
                     env=(core.EnvVar(name="META_DATA", value=json.dumps(metadata)),),
+                    security_context=core.SecurityContext(privileged=True) if accelerator == "kvm" else None,
                     volume_mounts=(
                         core.VolumeMount(name="tools", mount_path=TOOLS, read_only=True),
                         core.VolumeMount(name="cloud-init", mount_path=CLOUD_INIT, read_only=True),
@@ -114,7 +117,10 @@ def _secrets(spec: InstanceSpec) -> Iterator[core.VolumeProjection]:
 
 
 def qemu(
-    spec: InstanceSpec, attachments: Mapping[str, NetworkAttachmentDefinition], lans: Mapping[str, Lan]
+    spec: InstanceSpec,
+    attachments: Mapping[str, NetworkAttachmentDefinition],
+    lans: Mapping[str, Lan],
+    accelerator: Accelerator,
 ) -> tuple[str, ...]:
     """The command line, with QEMU's own idea of each thing that the instance names."""
     cpu, memory = spec.domain.cpu, spec.domain.memory
@@ -129,7 +135,7 @@ def qemu(
     return (
         *inside(Path(TOOLS), "/usr/bin/qemu-system-x86_64"),
         *("-L", f"{TOOLS}/usr/share/qemu", "-L", f"{TOOLS}/usr/share/seabios"),
-        *("-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cores)),
+        *("-M", "q35", *WORDS[accelerator], "-smp", str(cores)),
         *("-m", f"{int(parse_quantity(memory.guest)) >> 20}M"),
         *("-nodefaults", "-display", "none", "-serial", "file:/dev/stdout"),
         *("-monitor", f"tcp:127.0.0.1:{MONITOR_PORT},server,nowait"),

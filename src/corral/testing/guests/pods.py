@@ -13,13 +13,24 @@ from corral.kube.errors import NotFound
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.testing.guests.contents import Contents
 from corral.testing.guests.launcher import CONTAINER, MONITOR_PORT, Lan, launcher, pod_name
+from corral.testing.guests.processor import Accelerator
 
 
 class Guests:
     """`image` is a container image with bash; QEMU itself comes from the folder `tools`."""
 
-    def __init__(self, client: Client, contents: Contents, *, tools: Path, image: str, lans: Mapping[str, Lan]) -> None:
-        self._client, self._tools, self._image, self._lans = client, tools, image, lans
+    def __init__(
+        self,
+        client: Client,
+        contents: Contents,
+        *,
+        tools: Path,
+        image: str,
+        lans: Mapping[str, Lan],
+        accelerator: Accelerator,
+    ) -> None:
+        self._client, self._lans = client, lans
+        self._tools, self._image, self._accelerator = tools, image, accelerator
         self.contents = contents
 
     async def is_up(self, instance: VirtualMachineInstance) -> bool:
@@ -30,7 +41,14 @@ class Guests:
         except NotFound:
             found = (await self._client.list(NetworkAttachmentDefinition, Selector(namespace=namespace))).items
             attachments = {attachment.metadata.name: attachment for attachment in found}
-            made = launcher(instance, attachments, self._lans, tools=self._tools, image=self._image)
+            made = launcher(
+                instance,
+                attachments,
+                self._lans,
+                tools=self._tools,
+                image=self._image,
+                accelerator=self._accelerator,
+            )
             await self._client.create(made, field_manager="kubevirt-standin")
             return False
         return pod.status.phase == "Running"
