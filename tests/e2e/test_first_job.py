@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,9 @@ class Lab:
             time.sleep(LOOKED_EVERY_S)  # a real cluster: there is nothing to wait on
 
 
+@cache
 def provide_images(cluster: Cluster, *images: str) -> None:
-    """A cluster that is not a local one of ours is taken to have them."""
+    """Once in a run. A cluster that is not a local one of ours is taken to have them."""
     if cluster.name:
         command = [sys.executable, "-m", "images", *images, "--cluster", cluster.name]
         subprocess.run(command, check=True, cwd=CHECKOUT, timeout=IMAGES_WITHIN_S)
@@ -75,11 +77,15 @@ def quickstart(version: str) -> str:
     return yaml.safe_dump_all(documents)
 
 
+@cache
+def definitions() -> str:
+    return subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.fixture
 def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Iterator[Lab]:
     provide_images(corral_cluster, "slurm:26.05", "mariadb:11.8")
-    crds = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
-    corral_cluster.define(crds)
+    corral_cluster.define(definitions())
     options = ["--health-port", "0", "--lease-namespace", corral_namespace]
     environment = {**os.environ, "KUBECONFIG": str(corral_cluster.kubeconfig)}
     with (tmp_path / "operator.log").open("wb") as log:
