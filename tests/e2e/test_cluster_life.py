@@ -11,11 +11,11 @@ from functools import partial
 import pytest
 
 from corral.local import cgroups
-from corral.local.home import existing_names, home_of
+from corral.local.home import home_of
 from corral.local.spec import Spec
 from corral.local.status import status
 from corral.testing.cluster import Cluster, corral
-from corral.testing.hosttraces import left_behind, traces
+from corral.testing.hosttraces import left_behind, stays_behind, traces
 from corral.testing.localcluster import components, down, is_well, output, until, up
 
 pytestmark = pytest.mark.cluster
@@ -186,8 +186,7 @@ def test_down_leaves_nothing(a_busy_pod: str) -> None:
 
     down(BROKEN)
 
-    others = tuple(other for name in existing_names() if (other := home_of(name).read_spec()))
-    assert left_behind(before, traces(found), others) == []
+    assert stays_behind(before, found) == []
 
 
 @pytest.fixture

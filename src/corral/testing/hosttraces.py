@@ -1,10 +1,11 @@
 """What a host has that a cluster could leave behind, as a set of lines. Two sets are compared before and after."""
 
 import os
+import time
 from pathlib import Path
 
 from corral.local.cgroups import mounted
-from corral.local.home import home_of
+from corral.local.home import existing_names, home_of
 from corral.local.paths import cache_dir
 from corral.local.processes import command_line, identity
 from corral.local.spec import Spec
@@ -26,6 +27,7 @@ PROGRAMS = frozenset(
         "runc",
     }
 )
+LOOKS, LOOKED_EVERY_S = 5, 1.0
 DIRECTORIES = ("/etc", "/opt", "/run", "/run/netns", "/usr/libexec", "/var/lib", "/var/log")
 
 
@@ -49,6 +51,21 @@ def left_behind(before: frozenset[str], after: frozenset[str], others: tuple[Spe
     """Lines that appeared and belong to no other cluster, and to no root folder that somebody is making meanwhile."""
     foreign = (*(sign for other in others for sign in _signs(other)), str(cache_dir() / "roots"))
     return sorted(line for line in after - before if not any(sign in line for sign in foreign))
+
+
+def stays_behind(before: frozenset[str], spec: Spec) -> list[str]:
+    """What is left at every look: other tests on this machine have programs in namespaces too, each for a moment."""
+    left = _left_now(before, spec)
+    for _ in range(LOOKS - 1):
+        if left:
+            time.sleep(LOOKED_EVERY_S)
+            left &= _left_now(before, spec)
+    return sorted(left)
+
+
+def _left_now(before: frozenset[str], spec: Spec) -> set[str]:
+    others = tuple(other for name in existing_names() if (other := home_of(name).read_spec()))
+    return set(left_behind(before, traces(spec), others))
 
 
 def _signs(spec: Spec) -> tuple[str, ...]:
