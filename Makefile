@@ -1,6 +1,7 @@
 # Everything a contributor runs. Each target brings up what it needs by itself, starting from Python and make alone.
 
 BIN := .venv/bin
+EVERY_PROCESSOR := -n auto --dist worksteal
 
 # The contract tests run in `check` against the fake API server, and in `test` against the fake and the real one.
 CHECKS := \
@@ -9,7 +10,7 @@ CHECKS := \
   "types: $(BIN)/mypy" \
   "imports: $(BIN)/lint-imports" \
   "generated: $(BIN)/python -m corral.install deploy --check" \
-  "fast tests: $(BIN)/pytest -q tests --ignore=tests/integration --ignore=tests/e2e --ignore=tests/sim -m 'not cluster'"
+  "fast tests: $(BIN)/pytest -q $(EVERY_PROCESSOR) tests --ignore=tests/integration --ignore=tests/e2e --ignore=tests/sim -m 'not cluster'"
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test check sim e2e bench images generate environment
@@ -25,7 +26,7 @@ down: environment ## Take it down; nothing of it stays
 
 test: environment ## All tests: check, the simulator, then everything on a real local cluster; ends with what ran
 	@scripts/stages $(CHECKS) \
-	  "simulator: $(BIN)/pytest -q tests/sim" \
+	  "simulator: $(BIN)/pytest -q $(EVERY_PROCESSOR) tests/sim" \
 	  "programs: $(BIN)/corral local prepare" \
 	  "cluster tests: $(BIN)/pytest -v tests/contract tests/integration tests/e2e"
 
