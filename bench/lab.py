@@ -25,6 +25,7 @@ import msgspec
 from bench.process import MeasurementFailed, Settings
 from bench.world import NAME
 from corral.local import builds
+from corral.local.kubectl import memory
 from corral.local.processes import memory_bytes
 
 HERE = Path(__file__).parent
@@ -66,7 +67,8 @@ class Kubectl(msgspec.Struct, frozen=True):
         return done.stdout
 
     def tried(self, *arguments: str, stdin: str = "", within_s: float = WITHIN_S) -> subprocess.CompletedProcess[str]:
-        command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *self._namespace(), *arguments]
+        ours = (f"--kubeconfig={self.kubeconfig}", f"--cache-dir={memory(Path(self.kubeconfig))}")
+        command = [str(builds.binary("kubectl")), *ours, *self._namespace(), *arguments]
         try:
             return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=within_s, check=False)
         except subprocess.TimeoutExpired:

@@ -154,13 +154,15 @@ def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl on the local cluster: corral kubectl -- get pods."""
     from corral.local import builds
     from corral.local.home import home_of
+    from corral.local.kubectl import memory
 
     with one_sentence():
         kubeconfig = home_of(name).kubeconfig
         if not kubeconfig.exists():
             raise LocalError(f"there is no cluster {name}: run `corral up --name {name}`")
         program = str(builds.binary("kubectl"))
-        os.execve(program, [program, *arguments], {**os.environ, "KUBECONFIG": str(kubeconfig)})  # noqa: S606 it replaces us
+        environment = {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": str(memory(kubeconfig))}
+        os.execve(program, [program, *arguments], {**os.environ, **environment})  # noqa: S606 it replaces us
 
 
 commands: tuple[click.Command, ...] = (up_command, down_command, local_group, kubectl_command)

@@ -17,6 +17,7 @@ from corral.kube.definitions import define
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.local import builds, images
 from corral.local.home import home_of
+from corral.local.kubectl import memory
 
 NAME = "test"
 UP_WITHIN_S = 1800.0  # the first time ever, everything is built
@@ -38,7 +39,8 @@ class Cluster(msgspec.Struct, frozen=True):
     def try_kubectl(
         self, *arguments: str, stdin: str = "", timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        ours = (f"--cache-dir={memory(self.kubeconfig)}",) if self.name else ()
+        command = [str(builds.binary("kubectl")), f"--kubeconfig={self.kubeconfig}", *ours, *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     def define(self, definitions: str) -> None:
