@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def operator(settings: Settings, images: Sequence[str] = IMAGES) -> Iterator[Ope
         _run([sys.executable, "-m", "images", *images, "--cluster", NAME])
     definitions = _run([sys.executable, "-c", "from corral.cli.main import main; main()", "crds"])
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=definitions)
+    shutil.rmtree(memory(Path(settings.kubeconfig)), ignore_errors=True)  # it was filled before they were there
     with tempfile.TemporaryDirectory() as folder:
         requests, log = Path(folder, "requests"), Path(folder, "log")
         requests.touch()

@@ -45,14 +45,15 @@ def ready_conditions(kubeconfig: Path) -> dict[str, NodeCondition | None]:
 
 
 def memory(kubeconfig: Path) -> Path:
-    """Where kubectl keeps what it knows of a local cluster's kinds: with the cluster, and gone with it.
+    """Where a person's kubectl keeps what it knows of a local cluster's kinds: with the cluster, and gone with it.
 
-    By itself it goes by the server's address, which the next cluster has too. We may also run as root for a person,
-    whose home is not ours to write to.
+    By itself it goes by the server's address, which the next cluster has too.
     """
-    return kubeconfig.with_name("kubectl-cache")
+    return kubeconfig.with_name("kubectl-memory")
 
 
 def _kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
-    options = (f"--kubeconfig={kubeconfig}", f"--cache-dir={memory(kubeconfig)}", "--request-timeout=10s")
+    """With a memory of its own: it is filled before the cluster has all its kinds, perhaps by root."""
+    cache = kubeconfig.with_name("kubectl-cache")
+    options = (f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", "--request-timeout=10s")
     return run([str(builds.binary("kubectl")), *options, *arguments], stdin=stdin, environment={"KUBERC": "off"})
