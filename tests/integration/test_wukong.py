@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from corral.engine import Key, plan_object
+from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
@@ -31,6 +32,7 @@ from tests.integration.wukonglife import (
     is_gone,
     is_restored,
     is_taken,
+    make_pool,
     operating,
     phase_is,
     take_snapshot,
@@ -48,6 +50,7 @@ disks:
 networks:
 - {name: default}
 - {name: lan, bridgeName: br0, vlanId: 42, ipConfig: {mode: static, address: 10.1.2.3/24, gateway: 10.1.2.1}}
+- {name: san, bridgeName: br1, ipConfig: {mode: pool, pool: san}}
 firmware: {bootloader: uefi, secureBoot: true, tpm: true}
 clock: {timezone: Europe/Zurich}
 watchdog: true
@@ -82,6 +85,7 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
 ) -> None:
     ns = corral_namespace
     async with operating(corral_cluster, client, ns) as standin:
+        await make_pool(client, ns, "san")
         await apply(client, ns, WHOLE)
         await until(lambda: phase_is(client, ns, "Running"))
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
@@ -152,6 +156,7 @@ async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and
     ns = corral_namespace
     await undefine(client, NetworkAttachmentDefinition)
     async with operating(corral_cluster, client, ns):
+        await make_pool(client, ns, "san")
         await apply(client, ns, WHOLE)
         await until(lambda: ready_reason(client, ns, "MultusMissing"))
         await define_again(client, NetworkAttachmentDefinition)
@@ -233,6 +238,7 @@ def with_network(**fields: Any) -> dict[str, Any]:
         (with_network(ipConfig={"mode": "static"}), "a static address is missing"),
         (with_network(ipConfig={"mode": "static", "address": "10.0.0.5"}), "with its prefix"),
         (with_network(name="default", ipConfig={"mode": "static", "address": "10.0.0.5/24"}), "the pod network gives"),
+        (with_network(ipConfig={"mode": "pool"}), "mode pool names its pool"),
         (with_network(macAddress="01:00:00:00:00:01"), "macAddress"),
         (BASE | {"firmware": {"secureBoot": True}}, "secureBoot needs bootloader uefi"),
         (BASE | {"cloudInitUser": {"name": "a", "passwordHash": "hunter2"}}, "passwordHash"),
@@ -267,6 +273,23 @@ def a_manifest(spec: dict[str, Any], name: str = "it") -> Object:
         "spec": spec,
     }
     return Wukong.resource.untyped()(content=content)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "told"),
+    [
+        ("a" * 21, {"subnet": "10.0.0.0/24"}, "at most 20 characters"),
+        ("a", {"subnet": "10.0.0.5/24"}, "subnet is like 10.1.2.0/24"),
+        ("a", {"subnet": "10.0.0.0/24", "ranges": [{"first": "10.0.1.1", "last": "10.0.1.9"}]}, "lie in the subnet"),
+        ("a", {"subnet": "10.0.0.0/24", "gateway": "here"}, "gateway is an IP address"),
+    ],
+)
+async def test_a_pool_that_cannot_work_is_refused(client: Client, name: str, spec: dict[str, Any], told: str) -> None:
+    resource = AddressPool.resource
+    metadata = {"name": name, "namespace": "default"}
+    content = {"apiVersion": resource.api_version, "kind": "AddressPool", "metadata": metadata, "spec": spec}
+    with pytest.raises(Invalid, match=told):
+        await client.create(resource.untyped()(content=content), field_manager="person", dry_run=True)
 
 
 async def test_a_name_that_no_machine_can_have_is_refused(client: Client) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from corral.engine import Manager, Metrics, system_clock
+from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
@@ -31,7 +32,7 @@ CLASS = "wukong-test"
 @contextmanager
 def definitions(cluster: Cluster) -> Iterator[None]:
     """Those of others go afterwards: a cluster with KubeVirt's definitions is another cluster."""
-    cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot)))
+    cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot), crd_of(AddressPool)))
     cluster.define(as_yaml(vm_crds()))
     yield
     names = [crd["metadata"]["name"] for crd in vm_crds()]
@@ -87,6 +88,11 @@ async def apply(client: Client, namespace: str, spec: str, name: str = "vm") -> 
     metadata = {"name": name, "namespace": namespace}
     manifest = msgspec.convert({"metadata": metadata, "spec": yaml.safe_load(spec)}, Wukong)
     await client.apply(manifest, field_manager="person", force=True)
+
+
+async def make_pool(client: Client, namespace: str, name: str) -> None:
+    pool = AddressPool(metadata=ObjectMeta(name=name, namespace=namespace), spec=AddressPoolSpec(subnet="10.9.0.0/24"))
+    await client.create(pool, field_manager="person")
 
 
 async def phase_is(client: Client, namespace: str, phase: str) -> object:

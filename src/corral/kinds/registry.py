@@ -2,6 +2,7 @@
 
 from corral.engine.registry import KindController
 from corral.kinds.accounting.controller import KINDS as ACCOUNTING
+from corral.kinds.addresspool.controller import KINDS as ADDRESSPOOL
 from corral.kinds.controller.controller import KINDS as CONTROLLER
 from corral.kinds.loginset.controller import KINDS as LOGINSET
 from corral.kinds.nodebridge.controller import KINDS as NODEBRIDGE
@@ -12,5 +13,5 @@ from corral.kinds.wukong.controller import KINDS as WUKONG
 from corral.kinds.wukongsnapshot.controller import KINDS as WUKONGSNAPSHOT
 
 SLURM = (*CONTROLLER, *ACCOUNTING, *RESTAPI, *TOKEN, *NODESET, *LOGINSET)
-MACHINES = (*WUKONG, *WUKONGSNAPSHOT, *NODEBRIDGE)
+MACHINES = (*WUKONG, *WUKONGSNAPSHOT, *NODEBRIDGE, *ADDRESSPOOL)
 KINDS: tuple[KindController, ...] = (*SLURM, *MACHINES)

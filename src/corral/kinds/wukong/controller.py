@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, is_controlled_by
+from corral.engine.controller import generation_changed
+from corral.kinds.addresspool.addresses import IP
+from corral.kinds.addresspool.controller import BY_POOL, OF_POOLS, pool_of
+from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
+from corral.kinds.wukong.addresses import address_in, from_pools, segment, static_addresses
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
@@ -22,7 +27,7 @@ from corral.kinds.wukong.report import report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
 from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.kube.models.storage_v1 import StorageClass
 
@@ -32,6 +37,7 @@ Name = tuple[str, str]  # namespace and name
 
 OPTIONAL: tuple[type[Object], ...] = (*PROJECTS, VirtualMachineRestore)
 
+BY_ADDRESS, BY_STATIC = "address", "static"
 BY_DISK, BY_NETWORK, BY_SECRET, BY_SNAPSHOT, BY_WUKONG = "disk", "network", "secret", "snapshot", "wukong"
 
 
@@ -57,6 +63,11 @@ class WukongReconciler:
             cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
             services=_owned_or_named(Service, wukong, service_of(wukong), read),
             network_policies=_owned_or_named(NetworkPolicy, wukong, network_policy_of(wukong), read),
+            pools=_pools(wukong, read),
+            leases=read.owned(ConfigMap, wukong),
+            leased=_leased(wukong, read),
+            neighbours=_neighbours(wukong, read),
+            namesakes=_namesakes(wukong, read),
             source=_source(wukong, read),
             restores=read.owned(VirtualMachineRestore, wukong),
             scheduled=read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name)),
@@ -114,6 +125,38 @@ def _owned_or_named(kind: type[C], wukong: Wukong, wanted: C | None, read: Reade
     return own if named is None or named in own else (*own, named)
 
 
+def _pools(wukong: Wukong, read: Reader) -> Mapping[str, AddressPool]:
+    found = (read.get(AddressPool, pool, wukong.metadata.namespace) for _, pool in from_pools(wukong))
+    return {pool.metadata.name: pool for pool in found if pool is not None}
+
+
+def _leased(wukong: Wukong, read: Reader) -> Mapping[str, tuple[ConfigMap, ...]]:
+    if not any(from_pools(wukong)) and not any(static_addresses(wukong)):
+        return {}
+    where = wukong.metadata.namespace
+    pools = (pool.metadata.name for pool in read.list(AddressPool, where))
+    return {pool: read.by_index(ConfigMap, BY_POOL, (where, pool)) for pool in pools}
+
+
+def _neighbours(wukong: Wukong, read: Reader) -> tuple[Wukong, ...]:
+    if not any(from_pools(wukong)):
+        return ()
+    found = read.by_index(Wukong, BY_STATIC, wukong.metadata.namespace)
+    return tuple(other for other in found if other.metadata.name != wukong.metadata.name)
+
+
+def _namesakes(wukong: Wukong, read: Reader) -> Mapping[str, tuple[Wukong, ...]]:
+    found: dict[str, tuple[Wukong, ...]] = {}
+    where = wukong.metadata.namespace
+    for network, address in static_addresses(wukong):
+        place = (segment(network), address)
+        others = (
+            w for w in read.by_index(Wukong, BY_ADDRESS, (where, address)) if w.metadata.uid != wukong.metadata.uid
+        )
+        found[network.name] = tuple(w for w in others if place in {(segment(n), a) for n, a in static_addresses(w)})
+    return found
+
+
 def _source(wukong: Wukong, read: Reader) -> WukongSnapshot | None:
     asked = wukong.spec.restore_from_snapshot
     return read.get(WukongSnapshot, asked, wukong.metadata.namespace) if asked else None
@@ -127,6 +170,18 @@ def _disks_named(wukong: Wukong) -> Iterable[Name]:
 def _networks_named(wukong: Wukong) -> Iterable[Name]:
     networks = (network for network in networks_of(wukong) if not is_pod_network(network))
     return [(wukong.metadata.namespace, attachment_of(wukong, network)) for network in networks]
+
+
+def _pools_named(wukong: Wukong) -> Iterable[Name]:
+    return {(wukong.metadata.namespace, pool) for _, pool in from_pools(wukong)}
+
+
+def _addresses_written(wukong: Wukong) -> Iterable[tuple[str, IP]]:
+    return {(wukong.metadata.namespace, address) for _, address in static_addresses(wukong)}
+
+
+def _namespace_if_static(wukong: Wukong) -> Iterable[str]:
+    return (wukong.metadata.namespace,) if any(static_addresses(wukong)) else ()
 
 
 def _secrets_named(wukong: Wukong) -> Iterable[Name]:
@@ -172,6 +227,24 @@ def of_snapshot(snapshot: WukongSnapshot, read: Reader) -> Iterable[Key]:
     return {*_keys(named), *(Key(*name) for name in _scheduled_for(snapshot))}
 
 
+def of_pool(pool: AddressPool, read: Reader) -> Iterable[Key]:
+    return _keys(read.by_index(Wukong, BY_POOL, (pool.metadata.namespace, pool.metadata.name)))
+
+
+def of_lease(lease: ConfigMap, read: Reader) -> Iterable[Key]:
+    """Who may care that an address was taken or is free again: those that have none of the pool, or want this one."""
+    wanting = (w for pool in pool_of(lease) for w in read.by_index(Wukong, BY_POOL, pool))
+    without = [
+        w for w in wanting if not any(set(pool_of(own)) & set(pool_of(lease)) for own in read.owned(ConfigMap, w))
+    ]
+    return {*_keys(without), *_keys(read.by_index(Wukong, BY_ADDRESS, (lease.metadata.namespace, address_in(lease))))}
+
+
+def of_same_address(wukong: Wukong, read: Reader) -> Iterable[Key]:
+    found = (other for address in _addresses_written(wukong) for other in read.by_index(Wukong, BY_ADDRESS, address))
+    return _keys(found)
+
+
 def of_class(_class: StorageClass, read: Reader) -> Iterable[Key]:
     return _keys(read.list(Wukong))
 
@@ -192,17 +265,25 @@ def controller() -> Controller[Wukong, Snapshot]:
         .owns(DataVolume, optional=True)
         .owns(PersistentVolumeClaim)
         .owns(VirtualMachineRestore, optional=True)
+        .owns(ConfigMap, where=OF_POOLS)
         .owns(WukongSnapshot)  # made by a schedule, which they outlive
         .watches(NetworkAttachmentDefinition, to=of_network, optional=True)
         .watches(VirtualMachineInstance, to=of_instance, optional=True)
         .watches(DataVolume, to=of_disk, optional=True)
         .watches(PersistentVolumeClaim, to=of_disk)
         .watches(StorageClass, to=of_class)
+        .watches(AddressPool, to=of_pool)
+        .watches(ConfigMap, to=of_lease, where=OF_POOLS)
+        .watches(Wukong, to=of_same_address, when=generation_changed)
         .watches(Secret, to=of_secret)
         .watches(WukongSnapshot, to=of_snapshot)
         .indexes(Wukong, BY_DISK, _disks_named)
         .indexes(Wukong, BY_NETWORK, _networks_named)
         .indexes(Wukong, BY_SECRET, _secrets_named)
+        .indexes(Wukong, BY_POOL, _pools_named)
+        .indexes(Wukong, BY_ADDRESS, _addresses_written)
+        .indexes(Wukong, BY_STATIC, _namespace_if_static)
+        .indexes(ConfigMap, BY_POOL, pool_of)
         .indexes(Wukong, BY_SNAPSHOT, _snapshots_named)
         .indexes(WukongSnapshot, BY_WUKONG, _scheduled_for)
         .indexes(DataVolume, BY_WUKONG, _label)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
@@ -20,7 +21,7 @@ from corral.kinds.wukong.spec import Phase, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import EMPTY, Object
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
 from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.kube.models.storage_v1 import StorageClass
 
@@ -66,6 +67,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cloud_init: Secret | None = None
     services: tuple[Service, ...] = ()  # ours, and one of the name that ours has
     network_policies: tuple[NetworkPolicy, ...] = ()  # likewise
+    pools: Mapping[str, AddressPool] = EMPTY  # that its networks name
+    leases: tuple[ConfigMap, ...] = ()  # of addresses that it has
+    leased: Mapping[str, tuple[ConfigMap, ...]] = EMPTY  # pool of the namespace -> everybody's
+    neighbours: tuple[Wukong, ...] = ()  # others of the namespace that have static addresses
+    namesakes: Mapping[str, tuple[Wukong, ...]] = EMPTY  # network -> others with its static address, in one segment
     source: WukongSnapshot | None = None  # that the disks are to be restored from
     restores: tuple[VirtualMachineRestore, ...] = ()  # also of earlier wishes
     scheduled: tuple[WukongSnapshot, ...] = ()

@@ -8,6 +8,8 @@ WUKONG_LABEL = "vm.corral.dev/wukong"
 DISK_LABEL = "vm.corral.dev/disk"
 GROUP_LABEL = "vm.corral.dev/group"
 SCHEDULED_LABEL = "vm.corral.dev/scheduled-for"  # the Wukong whose snapshotPolicy made a snapshot
+POOL_LABEL = "vm.corral.dev/address-pool"
+NETWORK_LABEL = "vm.corral.dev/network"
 DUE_ANNOTATION = "vm.corral.dev/due"
 INDICATIONS_ANNOTATION = "vm.corral.dev/indications"  # how the guest was when a disk was snapshot
 RESTORED_ANNOTATION = "vm.corral.dev/restored-from"
@@ -28,6 +30,11 @@ def machine_name(wukong: str) -> str:
 
 def service_name(wukong: str) -> str:
     return wukong
+
+
+def address_lease_name(pool: str, address: str) -> str:
+    """One for each address of a pool: whoever makes it has the address."""
+    return f"{pool}-{address.replace('.', '-').replace(':', '-')}"
 
 
 def network_policy_name(wukong: str) -> str:

@@ -1,6 +1,6 @@
 """What to do for a Wukong. Pure: a snapshot in, a plan out.
 
-    networks       an attachment of its own for each network that names none
+    networks       an attachment of its own for each network that names none; an address for each that asks a pool
     guest          the Secret with cloud-init's data; a Service, if it asks for one
     disks          a DataVolume or a claim each; grown when asked; deleted when neither wanted nor used nor kept
     machine        the VirtualMachine, made when all of the above are there
@@ -31,6 +31,7 @@ from corral.engine import (
 from corral.engine.actions import EventType
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names
+from corral.kinds.wukong.addresses import Pending, addresses, as_told
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
@@ -62,8 +63,8 @@ def plan(snapshot: Snapshot) -> Plan:
     if wukong.metadata.deletion_timestamp is not None:
         return _farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
-    whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + _guest(snapshot) + _restored(snapshot)
-    whole += _exposed(snapshot)
+    whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + addresses(snapshot) + _guest(snapshot)
+    whole += _restored(snapshot) + _exposed(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
         whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
     whole += _scheduled(snapshot)
@@ -108,7 +109,9 @@ def _lacks(kind: type[Object]) -> Wait:
 def _guest(snapshot: Snapshot) -> Plan:
     wukong = snapshot.object
     try:
-        desired = cloud_init_secret(wukong, {secret.metadata.name: secret for secret in snapshot.secrets})
+        desired = cloud_init_secret(as_told(snapshot), {secret.metadata.name: secret for secret in snapshot.secrets})
+    except Pending:
+        return NOTHING  # told by `addresses`
     except Unfit as unfit:
         return Plan(waits=(Wait(reason=unfit.reason, message=unfit.message, stalled=unfit.reason == "SecretUnfit"),))
     return children(wukong, [desired], [snapshot.cloud_init] if snapshot.cloud_init else [])

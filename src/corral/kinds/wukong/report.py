@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from corral.engine import SUSPENDED, Create, Outcome, Verdict, conditions, verdict
+from corral.kinds.wukong.addresses import told_address
 from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, Growth, State, growth
 from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of
@@ -75,6 +76,7 @@ def _network(snapshot: Snapshot, network: NetworkConfig) -> NetworkStatus:
         interface=found.interface_name if found else "",
         ip_address=found.ip_address if found else "",
         mac_address=(found.mac if found else "") or mac_of(snapshot.object, network),
+        address=told_address(snapshot, network),
         nad_name="" if is_pod_network(network) else attachment_of(snapshot.object, network),
         primary=network.primary,
     )

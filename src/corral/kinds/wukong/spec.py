@@ -153,10 +153,13 @@ class WukongSpec(Model, frozen=True, kw_only=True):
 
 
 class NetworkStatus(Model, frozen=True, kw_only=True):
+    """`address` is what the guest is told, `ipAddress` what KubeVirt sees that it has."""
+
     name: str
     interface: str = ""
     ip_address: str = ""
     mac_address: str = ""
+    address: str = ""
     nad_name: str = ""
     primary: bool = False
 

@@ -18,6 +18,7 @@ Address = Annotated[str, Meta(max_length=45)]
 @rules(
     rule("self.mode != 'static' || has(self.address)", "a static address is missing: set ipConfig.address, as CIDR"),
     rule("self.mode == 'static' || !has(self.address)", "ipConfig.address is for mode static"),
+    rule("(self.mode == 'pool') == has(self.pool)", "mode pool names its pool, an AddressPool of the namespace"),
     rule("!has(self.address) || isCIDR(self.address)", "address is an address with its prefix: 10.0.0.5/24"),
     rule("!has(self.gateway) || isIP(self.gateway)", "gateway is an IP address"),
     rule("!has(self.dnsServers) || self.dnsServers.all(s, isIP(s))", "dnsServers are IP addresses"),
@@ -25,7 +26,11 @@ Address = Annotated[str, Meta(max_length=45)]
 class IpConfig(Model, frozen=True, kw_only=True):
     """The address inside the guest, given to it by cloud-init."""
 
-    mode: Literal["dhcp", "static"] = "dhcp"
+    mode: Literal["dhcp", "static", "pool"] = "dhcp"
+    pool: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(description="The AddressPool that gives the address; and gateway and dnsServers, unless set here."),
+    ] = None
     address: Annotated[
         Annotated[str, Meta(max_length=49)] | None, Meta(description="With its prefix: 10.0.0.5/24.")
     ] = None

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from corral.engine.controller import AnyController
+from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import (
     VirtualMachine,
@@ -103,6 +104,7 @@ class World:
         self.server = FakeApiServer(seed=seed, namespaces=(NAMESPACE,))
         self.server.register(Wukong, status=True)
         self.server.register(WukongSnapshot, status=True)
+        self.server.register(AddressPool, status=True)
         for kind in FOREIGN:
             if kind not in set(lacking):
                 self.serve(kind)

@@ -1,0 +1,187 @@
+"""Addresses: from a pool, each given to one; written by hand, each told when somebody else has it."""
+
+import asyncio
+from ipaddress import ip_address
+
+import pytest
+import yaml
+
+from corral.engine.controller import AnyController
+from corral.kinds.addresspool.addresses import IP, Addresses
+from corral.kinds.addresspool.controller import controller as pool_controller
+from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec, AddressRange
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.spec import Wukong
+from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import ConfigMap
+from corral.testing.apiserver.faults import ROUGH
+from corral.testing.operators import Operator, converged
+from tests.unit.kinds.wukong.world import NAMESPACE, World, a_wukong
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+POOLED = """
+cpu: 1
+memory: 1Gi
+disks: [{name: root, size: 1Gi}]
+networks: [{name: lan, bridgeName: br0, ipConfig: {mode: pool, pool: lan}}]
+"""
+STATIC = POOLED.replace("mode: pool, pool: lan", "mode: static, address: 10.1.2.10/24")
+
+
+def a_pool(first: str = "10.1.2.10", last: str = "10.1.2.99") -> AddressPool:
+    return AddressPool(
+        metadata=ObjectMeta(name="lan", namespace=NAMESPACE),
+        spec=AddressPoolSpec(
+            subnet="10.1.2.0/24",
+            ranges=(AddressRange(first=first, last=last),),
+            gateway="10.1.2.1",
+            dns_servers=("10.1.2.2",),
+        ),
+    )
+
+
+async def addresses(world: World) -> dict[str, str]:
+    return {w["metadata"]["name"]: w["status"]["networks"][-1].get("address", "") for w in world.server.all_of(Wukong)}
+
+
+async def told(world: World, name: str = "vm") -> dict[str, object]:
+    data = (await world.secret(f"{name}-cloud-init")).data["networkdata"]
+    found: dict[str, object] = yaml.safe_load(data)["ethernets"]["lan"]
+    return found
+
+
+async def test_a_network_of_a_pool_is_told_its_address_gateway_and_servers() -> None:
+    world = World()
+    await world.make(a_pool(), a_wukong(POOLED))
+    lan = await told(world)
+    address = (await addresses(world))["vm"]
+    assert lan["addresses"] == [f"{address}/24"]
+    assert lan["routes"] == [{"to": "0.0.0.0/0", "via": "10.1.2.1"}]
+    assert lan["nameservers"] == {"addresses": ["10.1.2.2"]}
+    assert world.names(ConfigMap) == [f"lan-{address.replace('.', '-')}"]
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_pool_that_is_missing_is_waited_for_and_the_machine_is_not_made_before() -> None:
+    world = World()
+    await world.make(a_wukong(POOLED))
+    assert await world.condition("Ready") == ("False", "AddressPoolMissing")
+    assert world.names(VirtualMachine) == []
+    await world.add(a_pool())
+    assert (await world.wukong()).status.phase == "Running"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_many_at_once_get_one_each_however_rough_the_server_is(seed: int) -> None:
+    world = World(seed=seed)
+    await world.begin(a_pool(last="10.1.2.17"), *(a_wukong(POOLED, f"vm-{number}") for number in range(8)))
+    world.server.faults = ROUGH
+    await asyncio.sleep(120)
+    world.server.stop_faults()
+    await converged(world.server, world.build, within_s=1800, quiet_s=90)
+    found = await addresses(world)
+    assert sorted(found.values()) == [f"10.1.2.{number}" for number in range(10, 18)]
+
+
+async def test_a_pool_without_addresses_is_told_and_one_that_is_given_back_goes_to_who_waits() -> None:
+    world = World()
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(POOLED, "first"))
+    await world.add(a_wukong(POOLED, "second"))
+    assert await world.condition("Ready", "second") == ("False", "AddressPoolExhausted")
+    await world.delete(Wukong, "first")
+    await world.settled()
+    assert await addresses(world) == {"second": "10.1.2.10"}
+    assert (await world.wukong("second")).status.phase == "Running"
+
+
+async def test_an_address_is_kept_until_the_guest_has_let_go_of_its_interface() -> None:
+    world = World()
+    await world.make(a_pool(), a_wukong(POOLED))
+    before = world.names(ConfigMap)
+    world.standin_rests()
+    await world.patch(Wukong, "vm", {"spec": {"networks": None}})
+    await asyncio.sleep(60)
+    assert world.names(ConfigMap) == before
+    world.standin_goes_on()
+    await world.settled()
+    assert world.names(ConfigMap) == []
+
+
+async def test_a_lease_that_someone_deletes_comes_back_and_the_address_is_the_same() -> None:
+    world = World()
+    await world.make(a_pool(), a_wukong(POOLED))
+    before = await addresses(world)
+    await world.delete(ConfigMap, world.names(ConfigMap)[0])
+    await world.settled()
+    assert await addresses(world) == before
+    assert len(world.names(ConfigMap)) == 1
+
+
+async def test_a_pool_gives_nobody_an_address_that_a_person_wrote_down() -> None:
+    world = World()
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(STATIC, "fixed"))
+    await world.add(a_wukong(POOLED))
+    assert await world.condition("Ready") == ("False", "AddressPoolExhausted")
+
+
+async def test_an_address_that_is_written_twice_belongs_to_the_first_until_that_one_goes() -> None:
+    world = World()
+    await world.make(a_wukong(STATIC, "first"))
+    await asyncio.sleep(2)
+    await world.add(a_wukong(STATIC, "second"))
+    assert await world.condition("Ready", "first") == ("True", "AsDesired")
+    assert await world.condition("Ready", "second") == ("False", "AddressTaken")
+    assert world.names(VirtualMachine) == ["first"]
+    await world.delete(Wukong, "first")
+    await world.settled()
+    assert (await world.wukong("second")).status.phase == "Running"
+
+
+async def test_the_same_address_in_another_network_is_another_address() -> None:
+    world = World()
+    await world.make(a_wukong(STATIC, "first"), a_wukong(STATIC.replace("br0", "br1"), "second"))
+    assert await world.condition("Ready", "second") == ("True", "AsDesired")
+
+
+async def test_an_address_that_a_pool_has_given_away_cannot_be_written_down() -> None:
+    world = World()
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(POOLED))
+    await world.add(a_wukong(STATIC, "fixed"))
+    assert await world.condition("Ready", "fixed") == ("False", "AddressTaken")
+
+
+async def test_a_pool_counts_what_it_has_and_says_when_nothing_is_left() -> None:
+    world = World()
+    pools = Operator(world.server, build_pools, seed=2)
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(POOLED))
+    pools.start()
+    await converged(world.server, build_pools, within_s=60, quiet_s=11)
+    pool = await world.client.get(AddressPool, "lan", NAMESPACE)
+    assert (pool.status.used, pool.status.size) == (1, 1)
+    assert next(c.reason for c in pool.status.conditions if c.type == "Ready") == "PoolExhausted"
+
+
+def build_pools() -> AnyController:
+    return pool_controller()
+
+
+@pytest.mark.parametrize(
+    ("subnet", "size", "first"),
+    [("10.0.0.0/24", 254, "10.0.0.1"), ("10.0.0.0/31", 2, "10.0.0.0"), ("fd00::/64", 1_000_000, "fd00::1")],
+)
+def test_a_whole_subnet_has_its_hosts(subnet: str, size: int, first: str) -> None:
+    found = Addresses(AddressPool(metadata=ObjectMeta(name="a"), spec=AddressPoolSpec(subnet=subnet)))
+    assert (len(found), found[0]) == (size, ip_address(first))
+
+
+def test_every_address_is_given_once_and_never_the_gateway() -> None:
+    spec = AddressPoolSpec(
+        subnet="10.0.0.0/24",
+        gateway="10.0.0.5",
+        ranges=(AddressRange(first="10.0.0.9", last="10.0.0.10"), AddressRange(first="10.0.0.3", last="10.0.0.6")),
+    )
+    pool, taken = Addresses(AddressPool(metadata=ObjectMeta(name="a"), spec=spec)), set[IP]()
+    while (free := pool.free(taken, "me")) is not None:
+        taken.add(free)
+    assert {str(address) for address in taken} == {f"10.0.0.{n}" for n in (3, 4, 6, 9, 10)}
