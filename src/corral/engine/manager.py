@@ -31,6 +31,7 @@ from corral.engine.informer import Informers
 from corral.engine.lease import Election, LeaseLost
 from corral.engine.logs import logger
 from corral.engine.metrics import Metrics, barrier_metrics, cache_metrics, event_metrics, pass_metrics, queue_metrics
+from corral.engine.object_metrics import object_metrics
 from corral.engine.passes import Passes
 from corral.engine.store import Key
 from corral.engine.watchdog import LoopWatch
@@ -190,6 +191,7 @@ class Manager:
         metrics.add_source(lambda: barrier_metrics({p.controller.name: p.barrier.statistics() for p in self.passes}))
         metrics.add_source(lambda: cache_metrics(self.informers.statistics()))
         metrics.add_source(lambda: event_metrics(self.recorder.statistics()))
+        metrics.add_source(lambda: object_metrics(obj for p in self.passes for obj in p.objects()))
 
 
 async def run_until_signal(

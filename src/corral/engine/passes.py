@@ -14,7 +14,7 @@ it is at. `run` returns when the last pass has ended.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -89,6 +89,10 @@ class Passes:
             reconciler.use(client)
         for watch in controller.watched:
             self._connect(watch, informers.of(watch.kind, watch.where, optional=watch.optional))
+
+    def objects(self) -> Iterable[Object]:
+        """All of the controller's own kind, as far as the cache knows them."""
+        return iter(self._stores[self.controller.kind])
 
     def _connect(self, watch: Watch, informer: Informer[Any]) -> None:
         if watch.kind not in self._stores:
