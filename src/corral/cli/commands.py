@@ -15,6 +15,7 @@ ASKING = (
     "render",
     "status",
     "crds",
+    "rights",
     "lint",
     "check",
     "test",

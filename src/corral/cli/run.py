@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from corral.cli import leading
 from corral.cli.errors import Failure
 from corral.cli.options import Cluster, Kinds, cluster_options, kinds_option
 from corral.engine import Address, CannotStart, LeaseAddress, LeaseLost, Metrics, run_until_signal
+from corral.engine.controller import AnyController, confined
 from corral.engine.logs import LogFormat, configure
 from corral.kube import Client, HttpTransport
 
@@ -19,6 +21,9 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 @click.command("run", short_help="The operator itself: makes true what people asked for")
 @click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's, or corral-system]")
+@click.option(
+    "--only-namespace", metavar="NAMESPACE", help="See and change this one only; its rights: `corral rights`."
+)
 @click.option("--no-leader-election", is_flag=True, help="Work without a Lease. Only where nobody else runs.")
 @click.option(
     "--health-port", default=8080, show_default=True, help="For /healthz, /readyz, /metrics; 0 takes a free one."
@@ -30,6 +35,7 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 @kinds_option
 def run_command(
     lease_namespace: str | None,
+    only_namespace: str | None,
     no_leader_election: bool,
     health_port: int,
     log_format: LogFormat | None,
@@ -40,19 +46,23 @@ def run_command(
     if not kinds:
         raise Failure("there is no kind to run yet; give one with --load FILE (examples/note.py is one)")
     configure(form=log_format or ("console" if sys.stderr.isatty() else "json"))
-    lease = None if no_leader_election else leading.address(lease_namespace, _pod_namespace())
+    lease = None if no_leader_election else leading.address(lease_namespace or only_namespace, _pod_namespace())
+    controllers = [entry.build() for entry in kinds]
+    if only_namespace is not None:  # kinds of the whole cluster are left to an operator of the whole cluster
+        controllers = [confined(each, only_namespace) for each in controllers if each.kind.resource.namespaced]
     try:
-        asyncio.run(_run(cluster, kinds, lease, Address(port=health_port)))
+        asyncio.run(_run(cluster, controllers, lease, Address(port=health_port)))
     except (CannotStart, LeaseLost) as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"cannot answer on port {health_port}: {error.strerror}; choose another --health-port") from error
 
 
-async def _run(cluster: Cluster, kinds: Kinds, lease: LeaseAddress | None, health: Address) -> None:
+async def _run(
+    cluster: Cluster, controllers: Sequence[AnyController], lease: LeaseAddress | None, health: Address
+) -> None:
     metrics = Metrics()
     async with Client(HttpTransport(cluster.credentials(), component="operator"), observer=metrics) as client:
-        controllers = [entry.build() for entry in kinds]
         if lease is not None and not _pod_namespace():
             await leading.prepare(
                 client, lease, datetime.now(UTC), lambda line: click.echo(f"corral: {line}", err=True)

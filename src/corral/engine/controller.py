@@ -189,6 +189,17 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
 AnyController: TypeAlias = Controller[Any, Any]
 
 
+def confined(controller: AnyController, namespace: str) -> AnyController:
+    """The same for one namespace. What has none (nodes, storage classes) is seen as before."""
+    watched = tuple(
+        msgspec.structs.replace(watch, where=msgspec.structs.replace(watch.where, namespace=namespace))
+        if watch.kind.resource.namespaced
+        else watch
+        for watch in controller.watched
+    )
+    return msgspec.structs.replace(controller, watched=watched)
+
+
 def with_finalizer(controller: AnyController, obj: Object, plan: Plan) -> Plan:
     """The finalizer comes before anything that it is to undo: alone in its pass."""
     name, meta = controller.finalizer_name, obj.metadata

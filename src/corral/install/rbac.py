@@ -103,6 +103,32 @@ def operator_objects(controllers: Iterable[AnyController]) -> tuple[Object, ...]
     )
 
 
+def namespaced_objects(controllers: Iterable[AnyController], namespace: str) -> tuple[Object, ...]:
+    """The rights of an operator that runs in one namespace and for it alone: beyond it, only reading what has none."""
+    builders = tuple(controllers)
+    wide = {
+        (watch.kind.resource.group, watch.kind.resource.plural)
+        for controller in builders
+        for watch in controller.watched
+        if not watch.kind.resource.namespaced
+    } | {(Definition.resource.group, Definition.resource.plural)}
+    grants = granted(builders)
+    inside = [each for each in grants if (each.group, each.resource) not in wide]
+    beyond = [each for each in grants if (each.group, each.resource) in wide]
+    here, name = ObjectMeta(name=NAME, namespace=namespace), f"{NAME}-{namespace}"
+    account = (Subject(kind="ServiceAccount", name=NAME, namespace=namespace),)
+    return (
+        ClusterRole(metadata=ObjectMeta(name=name), rules=_rules(beyond)),
+        ClusterRoleBinding(
+            metadata=ObjectMeta(name=name),
+            role_ref=RoleRef(api_group=API_GROUP, kind="ClusterRole", name=name),
+            subjects=account,
+        ),
+        Role(metadata=here, rules=(*_rules(inside), *_lease_rules())),
+        RoleBinding(metadata=here, role_ref=RoleRef(api_group=API_GROUP, kind="Role", name=NAME), subjects=account),
+    )
+
+
 def people_objects(kinds: Iterable[type[Object]]) -> tuple[Object, ...]:
     """For people: who may view or edit a namespace may do so with our kinds in it. Kinds of the cluster are admins'."""
     ours = tuple(kinds)

@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 from corral.engine import Controller
-from corral.engine.controller import AnyController
+from corral.engine.controller import AnyController, confined
 from corral.engine.registry import KindController
 from corral.install.__main__ import read, write
 from corral.install.generated import FOLDERS, differences, generated
-from corral.install.rbac import ACTS, OWN, READ, Grant, declared_by, granted, merged
+from corral.install.rbac import ACTS, OWN, READ, Grant, declared_by, granted, merged, namespaced_objects
 from corral.kinds.registry import KINDS
 from corral.kube.models.core_v1 import ConfigMap, Pod
+from corral.kube.models.rbac_v1 import ClusterRole, Role
 from examples.note import Note
 from examples.note import controller as note_controller
 
@@ -119,3 +120,15 @@ def test_every_generated_file_is_a_resource_of_its_folder() -> None:
         listed = yaml.safe_load(files[f"{folder}/kustomization.yaml"])["resources"]
         there = [name.partition("/")[2] for name in files if name.startswith(f"{folder}/")]
         assert sorted((*listed, "kustomization.yaml")) == sorted(there)
+
+
+def test_an_operator_of_one_namespace_writes_in_it_and_beyond_it_only_reads_what_has_no_namespace() -> None:
+    inside = [confined(entry.build(), "lab") for entry in KINDS if entry.kind.resource.namespaced]
+    objects = namespaced_objects(inside, "lab")
+    (beyond,) = [obj for obj in objects if isinstance(obj, ClusterRole)]
+    (role,) = [obj for obj in objects if isinstance(obj, Role)]
+    read = {name for rule in beyond.rules or () for name in rule.resources}
+    assert {verb for rule in beyond.rules or () for verb in rule.verbs} <= READ
+    assert not {"secrets", "pods", "wukongs", "nodebridges"} & read
+    assert {"secrets", "wukongs", "leases"} <= {name for rule in role.rules or () for name in rule.resources}
+    assert role.metadata.namespace == "lab"
