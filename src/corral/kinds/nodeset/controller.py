@@ -34,14 +34,15 @@ from corral.kinds.nodeset.calls import (
     Unreserve,
 )
 from corral.kinds.nodeset.farewell import FINALIZER
+from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.reservation import is_asked_for
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster, some_leave
+from corral.kinds.nodeset.snapshot import Snapshot, says_the_same
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
-from corral.kinds.nodeset.workers import Before, Snapshot, says_the_same
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.apps_v1 import ControllerRevision

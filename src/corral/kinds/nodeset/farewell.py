@@ -12,8 +12,9 @@ from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
+from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
 from corral.kinds.nodeset.words import some, unreachable_text
-from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
+from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
 
 FINALIZER = "slurm.corral.dev/drain"

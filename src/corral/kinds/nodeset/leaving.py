@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence, Set
 from itertools import count, islice
 
-from corral.kinds.nodeset.workers import Facts, Worker
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.workers import Worker
 from corral.slurm.values import Job
 
 _ORDER = (Facts.UNREGISTERED, Facts.ARRIVING, Facts.DRAINED, Facts.FREE, Facts.DRAINING, Facts.BUSY, Facts.UNKNOWN)

@@ -6,9 +6,10 @@ from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
 from corral.kinds.nodeset import claims, mounts
 from corral.kinds.nodeset.revision import before, kept
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
-from corral.kinds.nodeset.workers import Place, Snapshot, Worker
+from corral.kinds.nodeset.workers import Place, Worker
 from corral.kinds.overrides import BadOverride
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.meta_v1 import LabelSelector

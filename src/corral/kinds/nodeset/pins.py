@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.fitting import matches
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.worker import pod_of_nobody
-from corral.kinds.nodeset.workers import Place, Snapshot
+from corral.kinds.nodeset.workers import Place
 
 
 def pins(snapshot: Snapshot) -> dict[str, str]:

@@ -19,9 +19,10 @@ from corral.kinds.nodeset.leaving import surplus, vacant_ordinals, without
 from corral.kinds.nodeset.pins import pinned
 from corral.kinds.nodeset.revision import Make
 from corral.kinds.nodeset.rollout import surge
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import pod_of_nobody
-from corral.kinds.nodeset.workers import Place, Snapshot, Worker
+from corral.kinds.nodeset.workers import Place, Worker
 from corral.kinds.overrides import BadOverride
 from corral.kube.models.core_v1 import Node, Pod
 

@@ -27,18 +27,19 @@ from corral.engine import NOTHING, Delete, Plan, SetStatus, Wait, target
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import Undrain
 from corral.kinds.nodeset.claims import scaled_in
+from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.farewell import farewell
-from corral.kinds.nodeset.leaving import farewell_order, without
+from corral.kinds.nodeset.fates import Fates, fates_of
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
-from corral.kinds.nodeset.places import asked_for, is_of_other_mode, lasting
-from corral.kinds.nodeset.registering import registered_wrong, stale_forgotten, told_of_machines
+from corral.kinds.nodeset.places import lasting
+from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import reserved
-from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
-from corral.kinds.nodeset.rollout import BadUpdate, limits, outdated, rollout
+from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.shown import shown
+from corral.kinds.nodeset.snapshot import Snapshot, recent
 from corral.kinds.nodeset.words import some, unreachable_text
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker, recent
+from corral.kinds.nodeset.workers import Worker
 from corral.kinds.overrides import BadOverride
 
 SHOWN_MAX = 250  # pods whose conditions are written in one pass; that brings the next one
@@ -57,51 +58,51 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
-    nodeset, known = snapshot.object, snapshot.workers
-    turn = version_step(nodeset, controller)
-    revision = revision_of(nodeset, controller)
+    nodeset = snapshot.object
     try:
-        old = outdated(
-            snapshot.live,
-            snapshot,
-            lambda make: is_outdated(make, revision, turn.version) or is_of_other_mode(nodeset, make),
-        )
-        old = (*old, *without([worker for worker in snapshot.live if worker.is_otherwise], old))
-        asked = asked_for(snapshot, controller, old)
-        missing_max = limits(nodeset.spec.update, asked.count)[0]
+        fates = fates_of(snapshot, controller)
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
-    leaving = asked.leaving
-    staying = without(snapshot.live, leaving)
-    rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
-    replaced = rolling.replaced
-    unknown_to_slurm = [worker for worker in without(staying, replaced) if worker.node is None]
-    lost = [worker for worker in unknown_to_slurm if worker.is_ready and worker.facts is Facts.UNREGISTERED]
-    wrong, wronged = registered_wrong(snapshot, without(staying, (*replaced, *lost)), missing_max)
-    settled = without(staying, (*replaced, *lost, *wrong))
-    vacant = {place.name for place in asked.vacant}
-    orphans = [worker for worker in known if worker.pod is None and worker.name not in vacant]
     return (
-        guarded(nodeset, snapshot.guards)
+        _made(snapshot, fates)
+        + _prepared(snapshot, fates)
+        + _gone(snapshot, fates)
+        + _off_troubled_machines(snapshot, fates.settled)
+        + fates.waiting
+        + scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers)
+        + _not_yet(fates.staying, fates.asked.count)
+        + _unanswered(snapshot)
+        + reserved(snapshot, fates.outdated)
+    )
+
+
+def _made(snapshot: Snapshot, fates: Fates) -> Plan:
+    """What is missing, and what has ended and comes again."""
+    known = snapshot.workers
+    return (
+        guarded(snapshot.object, snapshot.guards)
         + history(snapshot)
         + ended(known)
-        + made(snapshot, known, asked.vacant)
-        + told_of_machines(staying)
-        + stale_forgotten(snapshot, staying)
-        + _kept(snapshot, [worker for worker in settled if worker.trouble is None])
-        + removed(snapshot, [worker for worker in (*leaving, *orphans) if not worker.has_foreign_drain], "scale-in")
-        + left_alone(leaving)
-        + removed(snapshot, lost, "Slurm has lost it")
-        + removed(snapshot, wrong, "it registered otherwise than it was made")
-        + wronged
-        + removed(snapshot, replaced, "rollout")
-        + remade(rolling.remade)
-        + _off_troubled_machines(snapshot, settled)
-        + Plan(waits=(*asked.waits, *turn.waits, *rolling.waits), again_after_s=rolling.again_after_s)
-        + scaled_in(nodeset, lambda: lasting(snapshot, controller, asked), snapshot.claims, known)
-        + _not_yet(staying, asked.count)
-        + _unanswered(snapshot, known)
-        + reserved(snapshot, old)
+        + made(snapshot, known, fates.asked.vacant)
+    )
+
+
+def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
+    """Those that stay: told what to register with, over no record of another, and without a drain of ours."""
+    untroubled = [worker for worker in fates.settled if worker.trouble is None]
+    return told_of_machines(fates.staying) + stale_forgotten(snapshot, fates.staying) + _kept(snapshot, untroubled)
+
+
+def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
+    """Each for its reason, and all of them by `removed`; but for outdated pods that have no slurmd to lose."""
+    scaled = [worker for worker in (*fates.leaving, *fates.orphans) if not worker.has_foreign_drain]
+    return (
+        removed(snapshot, scaled, "scale-in")
+        + left_alone(fates.leaving)
+        + removed(snapshot, fates.lost, "Slurm has lost it")
+        + removed(snapshot, fates.wrong, "it registered otherwise than it was made")
+        + removed(snapshot, fates.rolling.replaced, "rollout")
+        + remade(fates.rolling.remade)
     )
 
 
@@ -162,7 +163,7 @@ def _not_yet(staying: Sequence[Worker], count: int) -> Plan:
     return Plan(waits=tuple(waits), again_after_s=ARRIVES_WITHIN_S if absent else None)
 
 
-def _unanswered(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    if recent(snapshot) is not None or not known:
+def _unanswered(snapshot: Snapshot) -> Plan:
+    if recent(snapshot) is not None or not snapshot.workers:
         return NOTHING
     return Plan(waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),))

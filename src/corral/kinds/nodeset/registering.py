@@ -9,10 +9,12 @@ from datetime import timedelta
 from corral.engine import NOTHING, Patch, Plan, Wait, target
 from corral.kinds import names
 from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.registration import filled, line_of
 from corral.kinds.nodeset.removal import slurm_call
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.words import some
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+from corral.kinds.nodeset.workers import Worker
 
 WRONG_AFTER_S = 300.0  # not more often than this is one made anew because it registered wrong: it may do so again
 TOLD_MAX = 250  # in one pass

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 from corral.engine import Action, Delete, EmitEvent, Outside, Plan, Wait, target
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.words import jobs_text
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import ref
 
 REMOVED_MAX = 100  # in one pass; each is two calls

@@ -8,9 +8,10 @@ from corral.kinds.nodeset.pins import pins
 from corral.kinds.nodeset.places import asked_for, is_of_other_mode
 from corral.kinds.nodeset.revision import revision_of
 from corral.kinds.nodeset.rollout import BadUpdate
+from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
 from corral.kinds.nodeset.spec import NodeSetStatus
 from corral.kinds.nodeset.words import unreachable_text
-from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot, Worker, recent, selector
+from corral.kinds.nodeset.workers import Worker
 from corral.kinds.overrides import BadOverride
 from corral.kube.meta import Condition
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from corral.engine import NOTHING, Outside, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.calls import Reserve, Unreserve
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import some
-from corral.kinds.nodeset.workers import Snapshot, Worker
+from corral.kinds.nodeset.workers import Worker
 from corral.kube.values import parse_duration
 
 

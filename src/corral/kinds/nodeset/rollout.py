@@ -22,10 +22,12 @@ from typing import Any
 import msgspec
 
 from corral.engine import Wait
+from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.revision import Make
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.words import some
-from corral.kinds.nodeset.workers import Facts, Snapshot, Worker
+from corral.kinds.nodeset.workers import Worker
 from corral.kube.values import resolve_percentage
 from corral.slurm.states import Standing
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.slurm.facts import Unknown
 from corral.slurm.values import Job
 

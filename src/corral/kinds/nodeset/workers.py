@@ -1,53 +1,26 @@
-"""What is known of each worker: its pod, its Slurm node and its jobs, side by side. Pure.
-
-Facts of Slurm have three values. `Facts.UNKNOWN` is not "no": whoever does not answer, answers too late, or uses a word
-that we cannot read leaves a worker unknown, and an unknown worker is never removed.
+"""What is known of one worker: its pod, its Slurm node and its jobs, side by side. Pure.
 
 A worker is made of what others told, and everything else about it follows from that and is found once. So the worker of
 an earlier pass is as good as a new one while it was told the same, and a pass costs as much as has changed.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from enum import Enum
-
 import msgspec
 
-from corral.kinds import names
-from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
-from corral.kinds.nodeset.arrival import is_about_to_register, runs, settled_since
-from corral.kinds.nodeset.calls import REASON_PREFIX, Reserved
+from corral.kinds.nodeset.arrival import runs
+from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.facts import Facts, facts_of
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
-from corral.kinds.nodeset.spec import NodeSet
-from corral.kube.meta import EMPTY, ObjectRef
-from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import Node as Machine
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
-from corral.kube.models.policy_v1 import PodDisruptionBudget
-from corral.slurm.facts import Observed, View
+from corral.kube.models.core_v1 import Pod
 from corral.slurm.states import Base, Flag, Standing
 from corral.slurm.values import Job, Node
 
-SLURM_REACHABLE = "SlurmReachable"  # the condition
-PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
 ENDED = ("Failed", "Succeeded")
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
-
-
-class Facts(Enum):
-    """What Slurm says of a worker, as far as it matters to whoever wants to remove it."""
-
-    UNKNOWN = "unknown"
-    UNREGISTERED = "unregistered"  # Slurm answered, has no such node, and gets none by itself
-    ARRIVING = "arriving"  # no record of its slurmd, which runs or is about to: it may get a job at any moment
-    FREE = "free"  # no job, but one may come at any moment
-    BUSY = "busy"  # holds a job, or is promised to one
-    DRAINING = "draining"  # takes no new job; what it has is still there
-    DRAINED = "drained"  # no job, and none comes
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +51,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def said(self) -> Facts:
         """What Slurm says of its record, whoever's that is."""
-        return _facts(self.node, self.jobs) if self.heard else Facts.UNKNOWN
+        return facts_of(self.node, self.jobs) if self.heard else Facts.UNKNOWN
 
     @derived
     def trouble(self) -> Trouble | None:
@@ -178,187 +151,3 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return int(said)
         except ValueError:
             return 0
-
-
-class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last pass made of what it was told. It saves work and decides nothing."""
-
-    pods: tuple[Pod, ...]
-    machines: Mapping[str, Machine]
-    slurm: Observed | None
-    workers: Mapping[str, Worker]  # in their order
-
-    def was_told(self, pods: tuple[Pod, ...], machines: Mapping[str, Machine], slurm: Observed | None) -> bool:
-        """Whether it was all the same. The moment does not matter: nobody is waited for to register."""
-        if self.pods is not pods or self.machines != machines or (self.slurm is None) != (slurm is None):
-            return False
-        if self.slurm is None or slurm is None:
-            return True
-        same = self.slurm.nodes is slurm.nodes and self.slurm.jobs_by_node is slurm.jobs_by_node
-        return same and all(worker.node is not None and not worker.arrives for worker in self.workers.values())
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    object: NodeSet
-    now: datetime
-    cluster: str
-    controller: Controller | None
-    pods: tuple[Pod, ...]
-    slurm: View
-    revisions: tuple[ControllerRevision, ...] = ()
-    guards: tuple[PodDisruptionBudget, ...] = ()
-    machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
-    claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
-    absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
-    reservation: Reserved = Reserved()
-    before: Before | None = None
-
-    @derived
-    def workers(self) -> tuple[Worker, ...]:
-        """Every pod of the NodeSet, and every Slurm node that is or was one of its workers; by ordinal."""
-        nodeset, view = self.object.metadata.name, recent(self)
-        if self.before is not None and self.before.was_told(self.pods, self.machines, view):
-            return tuple(self.before.workers.values())
-        before = self.before.workers if self.before is not None else EMPTY
-        pods = {pod.metadata.name: pod for pod in self.pods}
-        # A pod's node is its node whatever its features are: slurmctld knows it by that name. Of the others, those by
-        # name and feature: a node that only looks like one of ours is somebody else's.
-        here = view.nodes_with(nodeset) if view else ()
-        orphans = [node.name for node in here if node.name not in pods and _is_ours(node, nodeset)]
-        ordinals = _ordinals(nodeset, (*pods, *orphans), before)
-        nodes, jobs = (view.nodes, view.jobs_by_node) if view else (EMPTY, EMPTY)
-        arrives_since = self._arrives_since
-        return tuple(
-            [
-                _worker(
-                    before.get(name),
-                    name,
-                    ordinal,
-                    pods.get(name),
-                    nodes.get(name),
-                    jobs.get(name, ()),
-                    self.machines,
-                    arrives_since,
-                )
-                for name, ordinal in ordinals
-            ]
-        )
-
-    @derived
-    def live(self) -> tuple[Worker, ...]:
-        return tuple([worker for worker in self.workers if worker.is_live])
-
-    def remembered(self) -> Before:
-        return Before(
-            pods=self.pods,
-            machines=self.machines,
-            slurm=recent(self),
-            workers={worker.name: worker for worker in self.workers},
-        )
-
-    @property
-    def _arrives_since(self) -> datetime | None:
-        """A slurmd that began to run after it may still register; None while Slurm does not tell who has."""
-        return settled_since(self.now, _answers_since(self.object)) if recent(self) is not None else None
-
-
-def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
-    """Whether everything but the time is as it was."""
-    before, after = earlier.object, later.object
-    return (
-        earlier.pods is later.pods
-        and earlier.revisions is later.revisions
-        and earlier.guards is later.guards
-        and earlier.claims == later.claims
-        and earlier.absent == later.absent
-        and earlier.workers == later.workers
-        and earlier.machines == later.machines
-        and (recent(earlier) is None) == (recent(later) is None)
-        and earlier.controller == later.controller
-        and earlier.reservation == later.reservation
-        and before.spec == after.spec
-        and before.status.ordinal_to_node == after.status.ordinal_to_node
-        and before.metadata.uid == after.metadata.uid
-        and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp
-        and before.metadata.finalizers == after.metadata.finalizers
-    )
-
-
-def selector(nodeset: str) -> str:
-    """Of its pods, as `kubectl -l` takes it."""
-    return f"{names.NODESET_LABEL}={names.worker_stem(nodeset)}"
-
-
-def recent(snapshot: Snapshot) -> Observed | None:
-    """What Slurm said, if it said so lately; a decision uses nothing else."""
-    view = snapshot.slurm
-    fresh = isinstance(view, Observed) and snapshot.now - view.at <= timedelta(seconds=PROOF_AGE_MAX_S)
-    return view if isinstance(view, Observed) and fresh else None
-
-
-def _answers_since(nodeset: NodeSet) -> datetime | None:
-    """Since when Slurm has answered all the time, as far as was told."""
-    told = (one for one in nodeset.status.conditions if one.type == SLURM_REACHABLE and one.status == "True")
-    return next((one.last_transition_time for one in told), None)
-
-
-def _is_ours(node: Node, nodeset: str) -> bool:
-    """By its ordinal; or else by its first feature, for NodeSets `a` and `a-b` may both have an `a-b-c`."""
-    if names.worker_ordinal(nodeset, node.name) is not None:
-        return True
-    first, dynamic = node.features[:1] == (nodeset,), Flag.DYNAMIC_NORM in node.state.flags
-    return first and dynamic and names.is_worker_of(nodeset, node.name)
-
-
-def _ordinals(nodeset: str, found: Sequence[str], before: Mapping[str, Worker]) -> list[tuple[str, int | None]]:
-    """Of all workers, in their order. Most passes find those of the last one."""
-    if len(found) == len(before) and all(name in before for name in found):
-        return [(name, worker.ordinal) for name, worker in before.items()]
-    ours = [(name, names.worker_ordinal(nodeset, name)) for name in found]
-    return sorted(ours, key=lambda one: (one[1] or 0, one[0]))
-
-
-def _worker(
-    before: Worker | None,
-    name: str,
-    ordinal: int | None,
-    pod: Pod | None,
-    node: Node | None,
-    jobs: tuple[Job, ...],
-    machines: Mapping[str, Machine],
-    arrives_since: datetime | None,
-) -> Worker:
-    """`before` itself, if it was told the same."""
-    machine = machines.get(pod.spec.node_name) if pod is not None else None
-    heard = arrives_since is not None
-    arrives = arrives_since is not None and pod is not None and is_about_to_register(pod, node, arrives_since)
-    if (
-        before is not None
-        and before.pod is pod
-        and before.node is node
-        and before.jobs is jobs
-        and before.machine is machine
-        and before.heard is heard
-        and before.arrives is arrives
-    ):
-        return before
-    return Worker(
-        name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, machine=machine, heard=heard, arrives=arrives
-    )
-
-
-def _facts(node: Node | None, jobs: tuple[Job, ...]) -> Facts:
-    if node is None:
-        return Facts.BUSY if jobs else Facts.UNREGISTERED
-    drains = Flag.DRAIN in node.state.flags
-    match node.state.standing:
-        case Standing.UNKNOWN:
-            return Facts.UNKNOWN
-        case Standing.DRAINED:
-            return Facts.DRAINING if jobs else Facts.DRAINED
-        case Standing.BUSY | Standing.DRAINING:
-            return Facts.DRAINING if drains else Facts.BUSY
-        case Standing.REMOVABLE | Standing.DOWN if drains:
-            return Facts.DRAINING  # it has its drain, which proves nothing in such a state
-        case Standing.REMOVABLE | Standing.DOWN:
-            return Facts.BUSY if jobs else Facts.FREE

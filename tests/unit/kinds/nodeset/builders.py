@@ -13,8 +13,8 @@ from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.shown import shown
+from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
-from corral.kinds.nodeset.workers import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import Ref
 from corral.kube.meta import EMPTY, Condition, ObjectMeta
 from corral.kube.models.apps_v1 import ControllerRevision

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.slurm.facts import Observed
 from tests.unit.kinds.nodeset.builders import UNKNOWN, AWorker, a_snapshot, a_worker
 

@@ -10,9 +10,10 @@ from corral.engine import Create, Delete, Plan, RemoveFinalizer
 from corral.kinds import names
 from corral.kinds.nodeset.pins import pins as pins_of
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import ClaimMeta, ClaimRetention, ClaimTemplate, NodeSet
 from corral.kinds.nodeset.worker import worker_pod
-from corral.kinds.nodeset.workers import Place, Snapshot
+from corral.kinds.nodeset.workers import Place
 from corral.kinds.parts import PodTemplate
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod

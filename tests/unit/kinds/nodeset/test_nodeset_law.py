@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from corral.engine import Delete, Outside
 from corral.kinds.nodeset.calls import REASON_PREFIX, Forget
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.workers import Snapshot
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.slurm.facts import Observed
 from corral.slurm.states import Base, Flag
 from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, NotSaid, a_controller, a_snapshot, a_worker

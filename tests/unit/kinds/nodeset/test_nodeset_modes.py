@@ -12,8 +12,8 @@ from corral.kinds.nodeset.calls import Drain, Forget
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.roster import Roster, some_leave
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
-from corral.kinds.nodeset.workers import Snapshot
 from corral.kinds.parts import PodTemplate
 from corral.kube.models.core_v1 import Node, Pod, PodSpec
 from corral.slurm.facts import Observed

@@ -10,7 +10,7 @@ from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinali
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.making import BURST_MAX
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.workers import SLURM_REACHABLE
+from corral.kinds.nodeset.snapshot import SLURM_REACHABLE
 from corral.kube.meta import Condition
 from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod
 from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, a_snapshot, a_worker

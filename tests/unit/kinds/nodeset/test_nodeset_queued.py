@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from corral.engine import RemoveFinalizer
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Partition
-from corral.kinds.nodeset.workers import Snapshot
 from corral.slurm.facts import Observed
 from corral.slurm.states import Phase
 from corral.slurm.values import Job

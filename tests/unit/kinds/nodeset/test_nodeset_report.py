@@ -5,8 +5,8 @@ import msgspec
 from corral.engine import Outcome
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSetStatus
-from corral.kinds.nodeset.workers import Snapshot
 from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
 
 

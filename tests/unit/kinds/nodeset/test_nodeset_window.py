@@ -12,8 +12,8 @@ from corral.kinds.nodeset.beside import run_beside_slurmctld
 from corral.kinds.nodeset.calls import Reserve, Reserved, Unreserve
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update, Window
-from corral.kinds.nodeset.workers import Snapshot
 from corral.slurm.values import Reservation
 from tests.unit.kinds.nodeset.builders import NOW, SLURM, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, drains, reasons

@@ -13,9 +13,10 @@ from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of, said_by
 from corral.kinds.nodeset.roster import Roster, some_leave
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.worker import worker_pod
-from corral.kinds.nodeset.workers import Place, Snapshot
+from corral.kinds.nodeset.workers import Place
 from corral.kube.models.core_v1 import EnvVar, Node, Pod
 from corral.slurm import values as slurm
 from corral.slurm.states import node_state

@@ -1,0 +1,83 @@
+"""Who stays and who goes, each for one reason. Pure.
+
+leaving     not asked for any more
+replaced    outdated, and its turn (see `rollout`)
+lost        its slurmd runs, and Slurm has no record of it and gets none by itself
+wrong       on record otherwise than it was made (see `registering`)
+settled     all others: they stay
+orphans     records in Slurm without a pod, where none is to be made
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from corral.engine import Plan
+from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.leaving import farewell_order, without
+from corral.kinds.nodeset.places import Asked, asked_for, is_of_other_mode
+from corral.kinds.nodeset.registering import registered_wrong
+from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
+from corral.kinds.nodeset.rollout import Rollout, limits, outdated, rollout
+from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.workers import Worker
+
+
+class Fates(msgspec.Struct, frozen=True, kw_only=True):
+    asked: Asked
+    outdated: tuple[Worker, ...]  # all that a rollout will replace one day
+    rolling: Rollout
+    staying: Sequence[Worker]  # all but `leaving`
+    lost: Sequence[Worker]
+    wrong: Sequence[Worker]
+    settled: Sequence[Worker]
+    orphans: Sequence[Worker]
+    waiting: Plan  # for what, and when to look again
+
+    @property
+    def leaving(self) -> tuple[Worker, ...]:
+        return self.asked.leaving
+
+
+def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
+    """Raises BadOverride, BadUpdate."""
+    nodeset = snapshot.object
+    old = _outdated(snapshot, controller)
+    asked = asked_for(snapshot, controller, old)
+    staying = without(snapshot.live, asked.leaving)
+    rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
+    others = without(staying, rolling.replaced)
+    lost = [worker for worker in others if worker.node is None and worker.is_ready and _has_no_record(worker)]
+    missing_max = limits(nodeset.spec.update, asked.count)[0]
+    wrong, waiting = registered_wrong(snapshot, without(others, lost), missing_max)
+    vacant = {place.name for place in asked.vacant}
+    return Fates(
+        asked=asked,
+        outdated=old,
+        rolling=rolling,
+        staying=staying,
+        lost=lost,
+        wrong=wrong,
+        settled=without(others, (*lost, *wrong)),
+        orphans=[worker for worker in snapshot.workers if worker.pod is None and worker.name not in vacant],
+        waiting=waiting
+        + Plan(waits=(*asked.waits, *version_step(nodeset, controller).waits, *rolling.waits))
+        + Plan(again_after_s=rolling.again_after_s),
+    )
+
+
+def _outdated(snapshot: Snapshot, controller: Controller) -> tuple[Worker, ...]:
+    """By what they are made from, by what they stand for, and by what their Kubernetes node says."""
+    nodeset = snapshot.object
+    revision, version = revision_of(nodeset, controller), version_step(nodeset, controller).version
+    old = outdated(
+        snapshot.live,
+        snapshot,
+        lambda make: is_outdated(make, revision, version) or is_of_other_mode(nodeset, make),
+    )
+    return (*old, *without([worker for worker in snapshot.live if worker.is_otherwise], old))
+
+
+def _has_no_record(worker: Worker) -> bool:
+    return worker.facts is Facts.UNREGISTERED

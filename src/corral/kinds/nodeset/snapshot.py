@@ -1,0 +1,97 @@
+"""All that a decision about a NodeSet is made from, at one moment. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from corral.kinds import names
+from corral.kinds.controller.spec import Controller
+from corral.kinds.derived import derived
+from corral.kinds.nodeset.arrival import settled_since
+from corral.kinds.nodeset.calls import Reserved
+from corral.kinds.nodeset.gathering import Before, Told, gathered
+from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.workers import Worker
+from corral.kube.meta import EMPTY, ObjectRef
+from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.models.core_v1 import Node as Machine
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
+from corral.kube.models.policy_v1 import PodDisruptionBudget
+from corral.slurm.facts import Observed, View
+
+SLURM_REACHABLE = "SlurmReachable"  # the condition
+PROOF_AGE_MAX_S = 30.0  # an older look says nothing about the present; a pass that removes workers asks anew
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    object: NodeSet
+    now: datetime
+    cluster: str
+    controller: Controller | None
+    pods: tuple[Pod, ...]
+    slurm: View
+    revisions: tuple[ControllerRevision, ...] = ()
+    guards: tuple[PodDisruptionBudget, ...] = ()
+    machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+    claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
+    absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
+    reservation: Reserved = Reserved()
+    before: Before | None = None
+
+    @derived
+    def workers(self) -> tuple[Worker, ...]:
+        return gathered(self.object.metadata.name, self.told, self.before)
+
+    @derived
+    def live(self) -> tuple[Worker, ...]:
+        return tuple([worker for worker in self.workers if worker.is_live])
+
+    def remembered(self) -> Before:
+        return Before(told=self.told, workers={worker.name: worker for worker in self.workers})
+
+    @derived
+    def told(self) -> Told:
+        view = recent(self)
+        since = settled_since(self.now, _answers_since(self.object)) if view is not None else None
+        return Told(pods=self.pods, machines=self.machines, slurm=view, arrives_since=since)
+
+
+def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
+    """Whether everything but the time is as it was."""
+    before, after = earlier.object, later.object
+    return (
+        earlier.pods is later.pods
+        and earlier.revisions is later.revisions
+        and earlier.guards is later.guards
+        and earlier.claims == later.claims
+        and earlier.absent == later.absent
+        and earlier.workers == later.workers
+        and earlier.machines == later.machines
+        and (recent(earlier) is None) == (recent(later) is None)
+        and earlier.controller == later.controller
+        and earlier.reservation == later.reservation
+        and before.spec == after.spec
+        and before.status.ordinal_to_node == after.status.ordinal_to_node
+        and before.metadata.uid == after.metadata.uid
+        and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp
+        and before.metadata.finalizers == after.metadata.finalizers
+    )
+
+
+def selector(nodeset: str) -> str:
+    """Of its pods, as `kubectl -l` takes it."""
+    return f"{names.NODESET_LABEL}={names.worker_stem(nodeset)}"
+
+
+def recent(snapshot: Snapshot) -> Observed | None:
+    """What Slurm said, if it said so lately; a decision uses nothing else."""
+    view = snapshot.slurm
+    fresh = isinstance(view, Observed) and snapshot.now - view.at <= timedelta(seconds=PROOF_AGE_MAX_S)
+    return view if isinstance(view, Observed) and fresh else None
+
+
+def _answers_since(nodeset: NodeSet) -> datetime | None:
+    """Since when Slurm has answered all the time, as far as was told."""
+    told = (one for one in nodeset.status.conditions if one.type == SLURM_REACHABLE and one.status == "True")
+    return next((one.last_transition_time for one in told), None)
