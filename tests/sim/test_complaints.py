@@ -5,12 +5,13 @@
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
-from corral.kube.models.core_v1 import Pod
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.events_v1 import Event
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from tests.sim.kubernetes import Json, is_ready
@@ -322,3 +323,85 @@ async def test_with_max_unavailable_of_one_the_set_is_never_short_of_two() -> No
         world.change("gpu", slurmd={"image": GOOD})
         assert await lowest_ready(world, 400) == 5
         await world.settled(LONG_S * 2)
+
+
+async def test_a_worker_that_comes_back_with_other_cpus_is_on_record_with_them() -> None:
+    world = World(115)
+    world.make("gpu", replicas=2, slurmd={"resources": {"limits": {"cpu": "1"}}})
+    async with world.running():
+        await world.settled()
+        world.change("gpu", slurmd={"resources": {"limits": {"cpu": "2"}}})
+        await world.settled(LONG_S * 2)
+        assert {name: record.cpus for name, record in world.slurm.nodes.items()} == {"gpu-0": 2, "gpu-1": 2}
+        world.change("gpu", slurmd={"resources": {"limits": {"cpu": "1"}}})
+        world.kubernetes.delete_machine(machine_below(world, "gpu-0"))  # its record stays
+        await world.settled(HOUR_S, quiet_s=130)
+        assert {name: record.cpus for name, record in world.slurm.nodes.items()} == {"gpu-0": 1, "gpu-1": 1}
+
+
+async def test_a_rollout_and_a_cordon_are_no_scale_in_for_the_volumes_of_workers() -> None:
+    world = World(116)
+    scratch = {"metadata": {"name": "scratch"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    kept = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    world.make("gpu", replicas=2, volumeClaimTemplates=[scratch], persistentVolumeClaimRetentionPolicy=kept)
+
+    def claims() -> dict[str, str]:
+        found = world.server.all_of(PersistentVolumeClaim)
+        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
+
+    async with world.running():
+        await world.settled()
+        first = claims()
+        assert sorted(first) == ["scratch-gpu-0", "scratch-gpu-1"]
+        world.change("gpu", slurmd={"image": GOOD})
+        await world.settled(LONG_S * 2)
+        machine = machine_below(world, "gpu-0")
+        world.kubernetes.cordon(machine, on=True)
+        await world.settled()
+        assert machine_below(world, "gpu-0") != machine
+        assert claims() == first
+        world.change("gpu", replicas=1)
+        await world.settled()
+        assert claims() == {"scratch-gpu-0": first["scratch-gpu-0"]}
+
+
+@pytest.mark.parametrize("answers", [False, True])
+async def test_a_set_that_is_deleted_leaves_no_reservation_and_waits_for_a_slurm_that_does_not_answer(
+    answers: bool,
+) -> None:
+    world = World(117)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        start = world.server.now() + timedelta(hours=5)
+        window = {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        world.change("gpu", slurmd={"image": GOOD}, update={"window": window})
+        await asyncio.sleep(15)
+        assert list(world.slurm.reservations) == ["corral-gpu"]
+        world.rest.up = answers
+        world.deleted_sets.add("gpu")
+        world.server.remove(NodeSet, "gpu", NAMESPACE)
+        await asyncio.sleep(120)
+        assert (world.nodeset("gpu") is None) is answers
+        world.rest.up = True
+        await world.settled()
+        assert (world.nodeset("gpu"), world.slurm.reservations, world.slurm.nodes) == (None, {}, {})
+
+
+async def test_a_pin_holds_while_its_kubernetes_node_is_cordoned_or_not_ready() -> None:
+    world = World(118)
+    world.make("gpu", replicas=2, pinToNode=True)
+    async with world.running():
+        await world.settled()
+        machine = machine_below(world, "gpu-0")
+        world.kubernetes.cordon(machine, on=True)
+        await world.settled()
+        assert not is_ready(pod_named(world, "gpu-0"))
+        world.kubernetes.cordon(machine, on=False)
+        await world.settled()
+        assert (machine_below(world, "gpu-0"), ready(world)) == (machine, 2)
+        world.kubernetes.kill_machine(machine)
+        await asyncio.sleep(LONG_S * 2)
+        world.kubernetes.return_machine(machine)
+        await world.settled(LONG_S * 2)
+        assert (machine_below(world, "gpu-0"), ready(world)) == (machine, 2)

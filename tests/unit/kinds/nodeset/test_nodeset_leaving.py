@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import msgspec
+import pytest
 
 from corral.engine import Delete, EmitEvent, Plan
 from corral.kinds.nodeset.leaving import surplus
@@ -41,6 +42,13 @@ def test_who_costs_least_goes_first() -> None:
         a_worker(6, state=BUSY, jobs=(5, 6, 7), cost="-1"),
         a_worker(7, state="IDLE+DRAIN", reason="disk"),
     ) == [6, 5, 4, 3, 2, 1, 0, 7]
+
+
+@pytest.mark.parametrize("reason", ["corral: scale-in", "Corral: scale-in", "corral scale-in", " corral: x", ""])
+def test_whose_drain_it_is_is_read_alike_by_the_order_and_by_the_removal(reason: str) -> None:
+    drained = a_worker(0, state="IDLE+DRAIN", reason=reason)
+    goes_first = in_order(drained, a_worker(1)) == [0, 1]
+    assert bool(deleted(decided(drained, replicas=0))) is goes_first
 
 
 def test_a_job_without_a_limit_ends_never() -> None:
