@@ -4,14 +4,17 @@ from collections.abc import Iterable, Sequence
 
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
+from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset import claims, mounts
-from corral.kinds.nodeset.revision import before, kept
+from corral.kinds.nodeset.revision import before as revision_before
+from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.worker import placed, pod_of_nobody
 from corral.kinds.nodeset.workers import Place, Worker
 from corral.kinds.overrides import BadOverride
 from corral.kube.meta import ObjectMeta
+from corral.kube.models.core_v1 import Pod
 from corral.kube.models.meta_v1 import LabelSelector
 from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 
@@ -40,12 +43,11 @@ def history(snapshot: Snapshot) -> Plan:
 
 
 def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -> Plan:
-    nodeset, controller = snapshot.object, snapshot.controller
-    if controller is None or not vacant:
+    if snapshot.controller is None or not vacant:
         return NOTHING
     if snapshot.absent:
         return Plan(waits=mounts.waits(snapshot.absent))
-    with_pod = {worker.name: worker for worker in known if worker.pod}
+    nodeset, with_pod = snapshot.object, {worker.name: worker for worker in known if worker.pod}
     missing = [
         place
         for place in vacant
@@ -53,18 +55,28 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
         and not claims.going(nodeset, place.name, snapshot.claims)
     ]
     going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
-    partition = nodeset.spec.update.partition
-    earlier = before(nodeset, controller, snapshot.revisions) if partition else nodeset
     try:
-        pods = [
-            Once(worker_pod(earlier if (place.ordinal or 0) < partition else nodeset, controller, place))
-            for place in missing[:BURST_MAX]
-        ]
-        needed = claims.missing(nodeset, [pod.object.metadata.name for pod in pods], snapshot.claims)
+        pods = _pods(snapshot, snapshot.controller, missing[:BURST_MAX])
+        needed = claims.missing(nodeset, [pod.metadata.name for pod in pods], snapshot.claims)
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
-    there = {pod.object.metadata.name for pod in pods}
-    return needed + children(nodeset, pods, [pod for pod in going if pod.metadata.name in there])
+    there = {pod.metadata.name for pod in pods}
+    still_there = [pod for pod in going if pod.metadata.name in there]
+    return needed + children(nodeset, [Once(pod) for pod in pods], still_there)
+
+
+def _pods(snapshot: Snapshot, controller: Controller, places: Sequence[Place]) -> list[Pod]:
+    """Those below `update.partition` as they were before. Raises BadOverride."""
+    nodeset, partition = snapshot.object, snapshot.object.spec.update.partition
+    present = pod_of_nobody(nodeset, controller)
+    if not partition:
+        return [placed(present, nodeset, place) for place in places]
+    before = revision_before(nodeset, controller, snapshot.revisions)
+    earlier = pod_of_nobody(before, controller)
+    return [
+        placed(earlier, before, place) if (place.ordinal or 0) < partition else placed(present, nodeset, place)
+        for place in places
+    ]
 
 
 def ended(known: Sequence[Worker]) -> Plan:

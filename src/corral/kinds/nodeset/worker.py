@@ -64,25 +64,24 @@ _FROM_ITS_MACHINE = Volume(
 
 
 def worker_pod(nodeset: NodeSet, controller: Controller, place: Place) -> Pod:
-    pod = _named(nodeset, controller, place.name)
-    if place.pinned:
-        return replace(pod, spec=bound_to(pod.spec, place.pinned))
-    if not place.machine:
-        return pod
-    standing = bound_to(pod.spec, place.machine)
-    spec = replace(standing, tolerations=(*standing.tolerations, *LASTING))
-    annotations = {**pod.metadata.annotations, names.MACHINE: place.machine}
-    return replace(pod, metadata=replace(pod.metadata, annotations=annotations), spec=spec)
+    return placed(pod_of_nobody(nodeset, controller), nodeset, place)
+
+
+def placed(nobody: Pod, nodeset: NodeSet, place: Place) -> Pod:
+    """The worker of this place, from the pod that all of them are."""
+    metadata = replace(nobody.metadata, name=place.name)
+    spec = with_claims(replace(nobody.spec, hostname=place.name), nodeset, place.name)
+    if place.machine:
+        metadata = replace(metadata, annotations={**metadata.annotations, names.MACHINE: place.machine})
+        spec = replace(bound_to(spec, place.machine), tolerations=(*spec.tolerations, *LASTING))
+    elif place.pinned:
+        spec = bound_to(spec, place.pinned)
+    return Pod(metadata=metadata, spec=spec)
 
 
 def pod_of_nobody(nodeset: NodeSet, controller: Controller) -> Pod:
-    """As all workers are, wherever they are: by it Kubernetes nodes are chosen."""
-    return _named(nodeset, controller, names.worker_stem(nodeset.metadata.name))
-
-
-def _named(nodeset: NodeSet, controller: Controller, name: str) -> Pod:
-    spec, namespace = nodeset.spec, nodeset.metadata.namespace
-    cluster = controller.metadata.name
+    """As all workers are, wherever they are; also Kubernetes nodes are chosen by it. Raises BadOverride."""
+    spec, cluster = nodeset.spec, controller.metadata.name
     version = version_step(nodeset, controller).version
     template = PodTemplateSpec(
         metadata=ObjectMeta(
@@ -94,7 +93,6 @@ def _named(nodeset: NodeSet, controller: Controller, name: str) -> Pod:
             }
         ),
         spec=PodSpec(
-            hostname=name,
             subdomain=names.workers_name(cluster),
             dns_config=PodDNSConfig(searches=(endpoints.workers_domain(controller),)),
             automount_service_account_token=False,
@@ -108,8 +106,8 @@ def _named(nodeset: NodeSet, controller: Controller, name: str) -> Pod:
         _with_people(template, controller, nodeset), spec.template, container=CONTAINER, daemon=spec.slurmd
     )
     return Pod(
-        metadata=replace(merged.metadata, name=name, namespace=namespace),
-        spec=with_claims(_with_node_conf(merged.spec, nodeset), nodeset, name),
+        metadata=replace(merged.metadata, namespace=nodeset.metadata.namespace),
+        spec=_with_node_conf(merged.spec, nodeset),
     )
 
 
