@@ -18,8 +18,9 @@ def absent(controller: Controller, read: Reader) -> tuple[ObjectRef, ...]:
 
 
 def waits(absent: Iterable[ObjectRef]) -> tuple[Wait, ...]:
+    """With the reason that follows when the pods are there: a moment in between is not worth a status of its own."""
     return tuple(
-        Wait(reason="MountMissing", message=f"waiting for {one}, which its pods mount", on=one) for one in absent
+        Wait(reason="WorkersNotReady", message=f"waiting for {one}, which its pods mount", on=one) for one in absent
     )
 
 
