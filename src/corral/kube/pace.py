@@ -1,6 +1,6 @@
 """Is a stream busy: does so much come so fast that the next pieces are worth waiting for together?
 
-Waking up for a piece costs several times what the piece costs, so a busy stream is read a few dozen times a second and
+Waking up for a piece costs several times what the piece costs, so a busy stream is read a few times a second and
 not a thousand times. One that is not busy is never kept waiting, nor is a short burst.
 """
 
