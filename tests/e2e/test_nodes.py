@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.test_first_job import COMMAND, Lab, lab, quickstart
 
@@ -16,7 +18,31 @@ pytestmark = pytest.mark.cluster
 
 RUNNING = "until squeue -h -t RUNNING | grep -q {}; do sleep 0.2; done"
 UNTIL_TOLD = "until test -e /tmp/enough; do sleep 0.5; done"
+WINDOW_OPENS_IN = timedelta(seconds=15)
 NOWHERE = "corral/slurm:there-is-no-such-image"
+# Devices that every container has, in place of GPUs; and racks that workers join when they register.
+BESIDE_SLURM_CONF = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hardware}
+data:
+  gres.conf: |
+    AutoDetect=off
+    Name=gpu Type=h100 File=/dev/zero,/dev/full
+  topology.yaml: |
+    - topology: any
+      cluster_default: true
+      flat: true
+    - topology: racks
+      cluster_default: false
+      tree:
+        switches:
+          - switch: room
+            children: r[7-8]
+          - switch: r7
+          - switch: r8
+---
+"""
 ADDED = """
 apiVersion: v1
 kind: Node
@@ -58,6 +84,13 @@ def not_reserved(lab: Lab) -> str:
     return "" if all(word in said for word in words) else said or "no reservation"
 
 
+def with_files(manifests: str) -> str:
+    documents = list(yaml.safe_load_all(manifests))
+    controller = next(one for one in documents if one["kind"] == "Controller")
+    controller["spec"]["configFileRefs"] = [{"name": "hardware"}]
+    return yaml.safe_dump_all(documents)
+
+
 def change(lab: Lab, spec: dict[str, Any]) -> None:
     lab.kubectl("patch", "nodeset", "worker", "--type=merge", "-p", json.dumps({"spec": spec}))
 
@@ -78,6 +111,11 @@ def workers(lab: Lab) -> set[str]:
     return {name.partition("/")[2] for name in found}
 
 
+def made_at(lab: Lab) -> list[datetime]:
+    found = json.loads(lab.kubectl("get", "pod", "-l", "slurm.corral.dev/nodeset=worker", "-o", "json"))["items"]
+    return [datetime.fromisoformat(one["metadata"]["creationTimestamp"]) for one in found]
+
+
 def amiss(found: object, expected: object) -> str:
     return "" if found == expected else f"{found}, expected {expected}"
 
@@ -87,7 +125,7 @@ def said(lab: Lab) -> list[dict[str, str]]:
 
 
 def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
-    lab.kubectl("apply", "-f", "-", stdin=quickstart("26.05"))
+    lab.kubectl("apply", "-f", "-", stdin=BESIDE_SLURM_CONF + with_files(quickstart("26.05")))
     lab.until("all workers are there", lambda: not_settled(lab))
     lab.on_controller("sbatch", "-w", "worker-2", "--output=/dev/null", "--wrap", UNTIL_TOLD)
     lab.on_controller("sh", "-c", RUNNING.format("worker-2"))
@@ -127,13 +165,14 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.until("what was taken back is as it was", lambda: not_settled(lab))
 
     lab.on_controller("sbatch", "-w", "worker-1", "--output=/dev/null", "--wrap", "sleep 8")
-    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
-    change(lab, {"update": {"maxUnavailable": 2, "window": {"start": tomorrow}}, "extraConf": "Weight=7"})
+    start = datetime.now(UTC).replace(microsecond=0) + WINDOW_OPENS_IN
+    window = {"start": f"{start:%Y-%m-%dT%H:%M:%SZ}", "duration": "10m"}
+    change(lab, {"update": {"maxUnavailable": 1, "window": window}, "extraConf": "Weight=7"})
     lab.until("Slurm keeps the nodes free for the rollout", lambda: not_reserved(lab))
-    assert nodeset(lab)["status"]["updatedReplicas"] == 0
-    change(lab, {"update": {"window": None}})
     lab.until("every worker was replaced", lambda: not_settled(lab))
+    assert min(made_at(lab)) >= start, (made_at(lab), start)
     lab.until("nothing is reserved any more", lambda: not not_reserved(lab))
+    change(lab, {"update": {"maxUnavailable": 2, "window": None}})
     assert "Weight=7" in lab.on_controller("scontrol", "show", "node", "worker-1")
     lab.until("the job that ran meanwhile has ended", lambda: states(lab) != ["COMPLETED"] * 2)
 
@@ -148,13 +187,14 @@ def one_worker_a_machine_and_back(lab: Lab, machine: str) -> None:
     lab.on_controller("sbatch", "-w", "worker-0", "--output=/dev/null", "--wrap", UNTIL_TOLD)
     lab.on_controller("sh", "-c", RUNNING.format("worker-0"))
     busy = {"Allocated", "Drain"}
-    lab.kubectl("label", "--overwrite", "node", machine, "corral-test/rack=r7")
+    lab.kubectl("label", "--overwrite", "node", machine, "corral-test/rack=r7", "corral-test/gpus=2")
     change(
         lab,
         {
             "scalingMode": "DaemonSet",
             "template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}},
-            "extraConf": "Weight=7 Features={corral-test/rack},{corral-test/none}",
+            "extraConf": "Weight=7 Features={corral-test/rack},{corral-test/none} "
+            "Gres=gpu:h100:{corral-test/gpus} Topology=racks:{corral-test/rack}",
         },
     )
     lab.until("the machine has its own", lambda: amiss(workers(lab), {"worker-0", f"worker-{machine}"}))
@@ -170,9 +210,11 @@ def one_worker_a_machine_and_back(lab: Lab, machine: str) -> None:
     lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", "touch", "/tmp/enough")
     lab.until("the old one went after its job", lambda: amiss(workers(lab), {f"worker-{machine}"}))
     lab.until("its job has ended well", lambda: amiss(states(lab), ["COMPLETED"] * 3))
-    told = lab.on_controller("sinfo", "-h", "-n", f"worker-{machine}", "-o", "%f").split()[0]
-    assert told == "worker,r7", told
-    lab.kubectl("label", "node", machine, "corral-test/rack-")
+    told = lab.on_controller("sinfo", "-h", "-n", f"worker-{machine}", "-o", "%f %G").split()[:2]
+    assert told == ["worker,r7", "gpu:h100:2"], told
+    on_record = lab.on_controller("scontrol", "show", "node", f"worker-{machine}")
+    assert re.search(r"Topology=racks:\S*r7\s", on_record), on_record
+    lab.kubectl("label", "node", machine, "corral-test/rack-", "corral-test/gpus-")
     change(lab, {"scalingMode": "StatefulSet"})
     lab.until("ordinals are back", lambda: not_settled(lab))
     nodes = set(lab.on_controller("sinfo", "-h", "-N", "-o", "%N").split())
