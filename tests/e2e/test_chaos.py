@@ -1,11 +1,12 @@
-"""Everything at once, on real Slurm: people scale, roll and drain while daemons, REST and the operator are killed.
+"""Everything at once, on real Slurm: people scale, roll and drain while daemons, REST, a worker, the operator and the
+API server are killed.
 
 Jobs come all the time. Afterwards everything is as asked for, and each job has one record that is COMPLETED. As in
 `test_kills`, Slurm itself may lose the last seconds before slurmctld is killed: jobs that were accepted or ran then are
-counted apart, and may have run twice. The order of events is drawn from a seed.
+counted apart, and may have run twice; so may those that were on the worker that was killed. The order of events is
+drawn from a seed.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -14,11 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from corral.testing.cluster import Cluster
+from corral.testing.localcluster import components
 from tests.e2e.test_first_job import COMMAND, Lab, provide_images, quickstart
-from tests.e2e.test_kills import Outage, delete, is_recorded_once, kill, not_up
+from tests.e2e.test_kills import KILLED_TOO, SIGNALLING, Outage, delete, is_recorded_once, kill, not_up
 from tests.e2e.test_nodes import change, corral, nodeset
 
 pytestmark = pytest.mark.cluster
@@ -30,11 +33,36 @@ COUNTED_MIN = 15
 SUBMITTING = """
 rm -f /tmp/accepted /tmp/enough
 while [ ! -f /tmp/enough ]; do
-    id=$(sbatch --parsable --output=/dev/null --wrap 'sleep 2' 2>/dev/null) && echo "$(date +%s.%N) $id" >>/tmp/accepted
-    sleep 0.6
+    id=$(sbatch --parsable --output=/dev/null --wrap 'sleep 1' 2>/dev/null) && echo "$(date +%s.%N) $id" >>/tmp/accepted
+    sleep 0.8
 done
 """
-ASKED = ("sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", "JobID,State,Start,End")
+ASKED = ("sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", "JobID,State,Start,End,NodeList")
+VICTIM = "worker-0"  # it is asked for from the beginning to the end
+KILLING_SLURMD = f"{SIGNALLING.format('slurmd', 'KILL')}; ! grep -qx slurmd /proc/[0-9]*/comm"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One record of a job: a job that was repeated has several."""
+
+    state: str
+    start: float
+    end: float
+    nodes: str
+
+    def was_there_during(self, outage: Outage) -> bool:
+        """Began or ended in it, or in the seconds before it that Slurm may not have kept; or lasted through it."""
+        either = outage.may_cost_job(self.start) or outage.may_cost_job(self.end)
+        return either or self.start < outage.began < self.end
+
+
+class Outages(msgspec.Struct):
+    of_slurmctld: list[Outage] = []
+    of_victim: list[Outage] = []
+
+    def may_have_cost(self, run: Run) -> bool:
+        here = self.of_victim if run.nodes == VICTIM else []
+        return any(run.was_there_during(outage) for outage in (*self.of_slurmctld, *here))
 
 
 class Chaos(Lab):
@@ -84,17 +112,46 @@ def drain_for_a_moment(lab: Chaos) -> None:
     assert given_back.returncode == 0, given_back.stderr
 
 
-def script(lab: Chaos, luck: Random, outages: list[Outage]) -> Iterator[Callable[[], object]]:
+def kill_api_server(lab: Chaos) -> None:
+    """Where it is ours to kill: not on a cluster that somebody else lent us."""
+    if lab.cluster.name:
+        os.kill(components(lab.cluster.name)["kube-apiserver"].pid, signal.SIGKILL)
+        lab.until("the API server is back", lambda: lab.cluster.try_kubectl("get", "--raw", "/readyz").returncode)
+
+
+def not_ready(lab: Chaos, pod: str) -> str:
+    path = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
+    said = lab.cluster.try_kubectl("-n", lab.namespace, "get", "pod", pod, "-o", path)
+    return "" if said.stdout == "True" else said.stdout + said.stderr or "no condition"
+
+
+def script(lab: Chaos, luck: Random, outages: Outages) -> Iterator[Callable[[], object]]:
     """People in their order, and after each of them some of the killers."""
 
     def kill_slurmctld() -> None:
         began = kill(lab, "demo-controller-0", "slurmctld", "slurmctld")
         lab.until("slurmctld is back", lambda: not_up(lab))
-        outages.append(Outage(began, time.time()))
+        outages.of_slurmctld.append(Outage(began, time.time()))
+
+    def kill_slurmd() -> None:
+        """It may be about to move or to be replaced: then the next one is."""
+        began: list[float] = []
+
+        def not_killed() -> str:
+            began.append(time.time())
+            pod = ("exec", VICTIM, "-c", "slurmd", "--", "sh", "-c", KILLING_SLURMD)
+            done = lab.cluster.try_kubectl("-n", lab.namespace, *pod)
+            return "" if done.returncode in (0, KILLED_TOO) else done.stderr
+
+        lab.until("a slurmd is killed", not_killed)
+        lab.until("its worker is back", lambda: not_ready(lab, VICTIM))
+        outages.of_victim.append(Outage(began[-1], time.time()))
 
     killers: list[Callable[[], object]] = [
         lab.kill_operator,
         kill_slurmctld,
+        kill_slurmd,
+        lambda: kill_api_server(lab),
         lambda: kill(lab, "demo-accounting-0", "slurmdbd", "slurmdbd"),
         lambda: delete_rest(lab),
         lambda: kill(lab, "demo-database-0", "mariadb", "mariadbd"),
@@ -103,8 +160,9 @@ def script(lab: Chaos, luck: Random, outages: list[Outage]) -> Iterator[Callable
     luck.shuffle(killers)
     for asked in ({"replicas": 5}, {"update": {"maxUnavailable": 2}, "extraConf": "Weight=7"}, {"replicas": 2}):
         yield lambda asked=asked: change(lab, asked)  # type: ignore[misc]
-        yield killers.pop()
-        yield killers.pop()
+        for _ in range(3):
+            if killers:
+                yield killers.pop()
 
 
 def delete_rest(lab: Chaos) -> None:
@@ -123,12 +181,12 @@ def not_as_asked(lab: Chaos) -> str:
     return "" if is_well else f"{counts}, {ready['reason']}: {ready['message']}"
 
 
-def records(lab: Chaos) -> dict[str, list[tuple[str, float, float]]]:
-    """By job: state, start and end of every record, also those that a repetition has replaced."""
-    found: dict[str, list[tuple[str, float, float]]] = {}
+def records(lab: Chaos) -> dict[str, list[Run]]:
+    """By job, also those that a repetition has replaced."""
+    found: dict[str, list[Run]] = {}
     for line in lab.on_controller("env", "SLURM_TIME_FORMAT=%s", *ASKED).splitlines():
-        job, state, start, end = line.split("|")
-        found.setdefault(job, []).append((state.split()[0], moment(start), moment(end)))
+        job, state, start, end, nodes = line.split("|")
+        found.setdefault(job, []).append(Run(state.split()[0], moment(start), moment(end), nodes))
     return found
 
 
@@ -136,12 +194,8 @@ def moment(text: str) -> float:
     return float(text) if text.isdigit() else 0.0
 
 
-def touches(outages: list[Outage], start: float, end: float) -> bool:
-    return any(one.may_cost_job(start) or one.may_cost_job(end) or start < one.began < end for one in outages)
-
-
 def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
-    luck, outages = Random(SEED), list[Outage]()
+    luck, outages = Random(SEED), Outages()
     chaos.kubectl("apply", "-f", "-", stdin=quickstart("26.05"))
     for what in ("nodeset/worker", "controller/demo", "loginset/demo"):
         chaos.wait(what)
@@ -149,23 +203,25 @@ def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
     chaos.kubectl("exec", "-i", LOGIN, "--", "sh", "-c", detached, stdin=SUBMITTING)
     for event in script(chaos, luck, outages):
         event()
-        time.sleep(luck.uniform(1, 4))  # a real cluster: what is under way is to overlap
+        time.sleep(luck.uniform(0.5, 2))  # a real cluster: what is under way is to overlap
     chaos.kubectl("exec", LOGIN, "--", "touch", "/tmp/enough")
     chaos.until("everything is as asked for", lambda: not_as_asked(chaos))
     chaos.until("every job has ended", lambda: chaos.on_controller("squeue", "-h"))
-    chaos.until("no ghost stays RUNNING", lambda: [j for j, runs in records(chaos).items() if runs[-1][0] == "RUNNING"])
+    chaos.until(
+        "no ghost stays RUNNING", lambda: [j for j, runs in records(chaos).items() if runs[-1].state == "RUNNING"]
+    )
 
     lines = chaos.kubectl("exec", LOGIN, "--", "cat", "/tmp/accepted").splitlines()
     accepted = {job: float(at) for at, job in (line.split() for line in lines)}
-    old = {job for job, at in accepted.items() if not any(outage.may_cost_job(at) for outage in outages)}
+    old = {job for job, at in accepted.items() if not any(one.may_cost_job(at) for one in outages.of_slurmctld)}
     found = records(chaos)
     wrong = {}
     for job in old:
         runs = found.get(job, [])
-        states = [state for state, _, _ in runs]
-        ran_then = any(touches(outages, start, end) for _, start, end in runs)
-        if not (states == ["COMPLETED"] or (ran_then and is_recorded_once(states))):
+        states = [run.state for run in runs]
+        was_hit = any(outages.may_have_cost(run) for run in runs)
+        if not (states == ["COMPLETED"] or (was_hit and is_recorded_once(states))):
             wrong[job] = runs
     print(f"{len(accepted)} jobs accepted, {len(old)} of them long enough before slurmctld was killed")
-    assert not wrong, f"expected one record, COMPLETED, of each of {len(old)} jobs; found {json.dumps(wrong)}"
+    assert not wrong, f"expected one record, COMPLETED, of each of {len(old)} jobs; found {wrong}"
     assert len(old) >= COUNTED_MIN, (len(old), len(accepted))
