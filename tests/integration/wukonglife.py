@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from corral.engine import Manager, Metrics, system_clock
+from corral.kinds.addresspool.controller import controller as pool_controller
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
@@ -64,7 +65,7 @@ async def operating(
     await client.apply(grows, field_manager="test", force=True)
     standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True, guests=guests)
     stop = asyncio.Event()
-    controllers = (controller(), snapshot_controller())
+    controllers = (controller(), snapshot_controller(), pool_controller())
     way = StandInApi(HttpTransport(load_credentials(cluster.kubeconfig), component="operator"), standin)
     ours = Client(way)
     manager = Manager(ours, controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
