@@ -1,14 +1,17 @@
 """Reading and writing for the stand-in: lists of kinds that may be missing, and patches that may come too late."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from corral.kube.client import Client, Precondition, Selector
 from corral.kube.errors import Conflict, NotFound
 from corral.kube.meta import Object
 
+A = TypeVar("A")
 T = TypeVar("T", bound=Object)
 MANAGER = "kubevirt-standin"
+AT_ONCE = 8
 
 
 class Access:
@@ -25,6 +28,18 @@ class Access:
             return tuple((await self._client.list(kind, where)).items)
         except NotFound:
             return ()  # its definition is not there
+
+    async def each(self, things: Iterable[A], do: Callable[[A], Awaitable[None]]) -> None:
+        """Some at a time, as controllers with several workers do it; one that fails does not stop the others."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(thing: A) -> None:
+            async with gate:
+                await do(thing)
+
+        for ended in await asyncio.gather(*map(one, things), return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
 
     async def find(self, kind: type[T], name: str, namespace: str) -> T | None:
         try:

@@ -40,16 +40,13 @@ class Machines:
         self.soft_reboots: list[str] = []
         self.freezes: list[str] = []
 
-    async def step(self) -> frozenset[Where]:
+    async def step(self, machines: tuple[VirtualMachine, ...]) -> frozenset[Where]:
         """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
         instances = {_where(i): i for i in await self._access.all(VirtualMachineInstance)}
-        machines = await self._access.all(VirtualMachine)
         bound = {_where(c) for c in await self._access.all(PersistentVolumeClaim) if c.status.phase == "Bound"}
-        for machine in machines:
-            await self._machine(machine, instances.get(_where(machine)), bound)
+        await self._access.each(machines, lambda m: self._machine(m, instances.get(_where(m)), bound))
         templates = {_where(machine): machine.spec.template.spec for machine in machines}
-        for where, instance in instances.items():
-            await self._instance(instance, templates.get(where))
+        await self._access.each(instances.values(), lambda i: self._instance(i, templates.get(_where(i))))
         for migration in await self._access.all(VirtualMachineInstanceMigration):
             await self._migration(migration, instances)
         return frozenset(claim for m in machines if self._is_meant_to_run(m) for claim in _claims(m))

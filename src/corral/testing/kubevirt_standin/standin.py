@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kube.client import Client
 from corral.kube.errors import KubeError
+from corral.kube.meta import Object
 from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.machines import Machines
@@ -48,6 +50,7 @@ class KubeVirtStandIn:
         self.machines = Machines(self.access, guests)
         self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)
         self.refused: set[str] = set()
+        self._admitted: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do."""
@@ -59,9 +62,16 @@ class KubeVirtStandIn:
             await asyncio.sleep(self.pace_s * (IDLE_PACES if is_idle else 1))
 
     async def step(self) -> None:
-        for kind in (DataVolume, VirtualMachine):
-            for obj in await self.access.all(kind):
-                self.refused |= set(refusals(obj))
-        consumed = await self.machines.step()
-        await self.volumes.step(consumed)
+        data_volumes, machines = await self.access.all(DataVolume), await self.access.all(VirtualMachine)
+        self._admit((*data_volumes, *machines))
+        consumed = await self.machines.step(machines)
+        await self.volumes.step(data_volumes, consumed)
         await self.snapshots.step()
+
+    def _admit(self, objects: Iterable[Object]) -> None:
+        """Each once after it was written."""
+        for obj in objects:
+            written = (obj.metadata.uid, obj.metadata.generation)
+            if written not in self._admitted:
+                self._admitted.add(written)
+                self.refused |= set(refusals(obj))

@@ -46,21 +46,25 @@ class Volumes:
         self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
         self.failing: dict[str, str] = {}  # DataVolume -> why its import fails
 
-    async def step(self, consumed: frozenset[tuple[str, str]]) -> None:
+    async def step(self, data_volumes: tuple[DataVolume, ...], consumed: frozenset[tuple[str, str]]) -> None:
         """`consumed`: namespace and name of the claims that a machine waits for."""
         classes = {c.metadata.name: c for c in await self._access.all(StorageClass)}
-        claims = {(c.metadata.namespace, c.metadata.name): c for c in await self._access.all(PersistentVolumeClaim)}
+        claims = {_where(c): c for c in await self._access.all(PersistentVolumeClaim)}
         volumes = {v.metadata.name for v in await self._access.all(PersistentVolume)} if self._real_binding else set()
-        data_volumes = await self._access.all(DataVolume)
-        for data_volume in data_volumes:
-            where = (data_volume.metadata.namespace, data_volume.metadata.name)
-            if data_volume.metadata.deletion_timestamp is None and where not in self.being_restored:
-                await self._fill(data_volume, claims.get(where), classes, is_consumed=where in consumed)
-        filled = {(v.metadata.namespace, v.metadata.name): v for v in data_volumes}
-        for where, claim in claims.items():
+        filled = {_where(v): v for v in data_volumes}
+
+        async def fill(volume: DataVolume) -> None:
+            where = _where(volume)
+            if volume.metadata.deletion_timestamp is None and where not in self.being_restored:
+                await self._fill(volume, claims.get(where), classes, is_consumed=where in consumed)
+
+        async def bind(claim: PersistentVolumeClaim) -> None:
             if claim.metadata.deletion_timestamp is None:
-                waits = _waits_for_consumer(claim, classes) and where not in consumed
-                await self._bind(claim, filled.get(where), volumes, waits=waits)
+                waits = _waits_for_consumer(claim, classes) and _where(claim) not in consumed
+                await self._bind(claim, filled.get(_where(claim)), volumes, waits=waits)
+
+        await self._access.each(data_volumes, fill)
+        await self._access.each(claims.values(), bind)
 
     async def _fill(
         self,
@@ -123,6 +127,10 @@ class Volumes:
         source = _content_of(claim, filled, contents)
         await asyncio.to_thread(contents.make, volume, size, source)
         return contents.path(volume)
+
+
+def _where(obj: DataVolume | PersistentVolumeClaim) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name
 
 
 def _content_of(claim: PersistentVolumeClaim, filled: DataVolume | None, contents: Contents) -> Path | None:

@@ -13,6 +13,9 @@ from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, SNAPSHOTS, a_wukong
 from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+# Beside its original, so with an address of its own.
+COPY = LARGE.replace("10.1.2.3/24", "10.1.2.4/24") + "restoreFromSnapshot: friday\n"
 MARK = "restore.kubevirt.io/name"
 
 
@@ -107,7 +110,7 @@ async def test_a_new_wukong_is_made_from_a_snapshot_with_what_the_snapshot_has()
     await world.open()
     world.standin.snapshots.without_snapshots.add("data")
     await world.take()
-    await world.add(a_wukong(LARGE + "restoreFromSnapshot: friday\n", "copy"))
+    await world.add(a_wukong(COPY, "copy"))
 
     status = (await world.wukong("copy")).status
     assert (status.phase, status.restored_from) == ("Running", "friday")
@@ -126,7 +129,7 @@ async def test_a_new_wukong_is_made_from_a_snapshot_with_what_the_snapshot_has()
 async def test_a_new_wukong_waits_for_its_snapshot_before_it_makes_a_disk() -> None:
     world = SnapshotWorld()
     await world.open()
-    await world.add(a_wukong(LARGE + "restoreFromSnapshot: friday\n", "copy"))
+    await world.add(a_wukong(COPY, "copy"))
     assert await world.condition("Ready", "copy") == ("False", "SnapshotMissing")
     assert "copy-data" not in world.names(PersistentVolumeClaim)
     await world.take()
