@@ -5,7 +5,9 @@ from collections.abc import Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from corral.kinds.addresspool.spec import AddressPool
+from corral.kube.models.core_v1 import ConfigMap
 
+ADDRESS, HOLDER = "address", "holder"  # what a lease says
 IP = IPv4Address | IPv6Address
 SIZE_SHOWN_MAX = 1_000_000
 
@@ -50,3 +52,15 @@ class Addresses:
             if address not in taken and address != self._gateway:
                 return address
         return None
+
+
+def is_lease(found: ConfigMap) -> bool:
+    try:
+        address_in(found)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def address_in(lease: ConfigMap) -> IP:
+    return ip_address(lease.data[ADDRESS])

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from corral.engine import NOTHING, Controller, Key, KindController, Outcome, Plan, Reader, Wait, conditions, verdict
-from corral.kinds.addresspool.addresses import Addresses
+from corral.kinds.addresspool.addresses import Addresses, is_lease
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolStatus
 from corral.kinds.wukong import names
 from corral.kube.client import Selector
@@ -48,8 +48,9 @@ class AddressPoolReconciler:
 
 
 def pool_of(lease: ConfigMap) -> Iterable[tuple[str, str]]:
+    """Of no pool is what anybody else put under the label."""
     pool = lease.metadata.labels.get(names.POOL_LABEL)
-    return ((lease.metadata.namespace, pool),) if pool else ()
+    return ((lease.metadata.namespace, pool),) if pool and is_lease(lease) else ()
 
 
 def of_lease(lease: ConfigMap, _read: Reader) -> Iterable[Key]:

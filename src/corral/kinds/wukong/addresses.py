@@ -8,12 +8,12 @@ that the control plane elects its leaders with.)
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_interface
 
 import msgspec
 
 from corral.engine import Delete, Once, Plan, Wait, children, target
-from corral.kinds.addresspool.addresses import IP, Addresses
+from corral.kinds.addresspool.addresses import ADDRESS, HOLDER, IP, Addresses, address_in
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.facts import Snapshot
@@ -24,7 +24,6 @@ from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap
 
 Segment = tuple[str, ...]
-ADDRESS, HOLDER = "address", "holder"
 
 
 class Pending(Exception):
@@ -42,10 +41,6 @@ def static_addresses(wukong: Wukong) -> Iterator[tuple[NetworkConfig, IP]]:
     for network in networks_of(wukong):
         if network.ip_config is not None and network.ip_config.mode == "static" and network.ip_config.address:
             yield network, ip_interface(network.ip_config.address).ip
-
-
-def address_in(lease: ConfigMap) -> IP:
-    return ip_address(lease.data[ADDRESS])
 
 
 def segment(network: NetworkConfig) -> Segment:

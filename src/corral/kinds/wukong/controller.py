@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, is_controlled_by
 from corral.engine.controller import generation_changed
-from corral.kinds.addresspool.addresses import IP
+from corral.kinds.addresspool.addresses import IP, address_in
 from corral.kinds.addresspool.controller import BY_POOL, OF_POOLS, pool_of
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
-from corral.kinds.wukong.addresses import address_in, from_pools, segment, static_addresses
+from corral.kinds.wukong.addresses import from_pools, segment, static_addresses
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
@@ -64,7 +64,7 @@ class WukongReconciler:
             services=_owned_or_named(Service, wukong, service_of(wukong), read),
             network_policies=_owned_or_named(NetworkPolicy, wukong, network_policy_of(wukong), read),
             pools=_pools(wukong, read),
-            leases=read.owned(ConfigMap, wukong),
+            leases=_leases(wukong, read),
             leased=_leased(wukong, read),
             neighbours=_neighbours(wukong, read),
             namesakes=_namesakes(wukong, read),
@@ -128,6 +128,10 @@ def _owned_or_named(kind: type[C], wukong: Wukong, wanted: C | None, read: Reade
 def _pools(wukong: Wukong, read: Reader) -> Mapping[str, AddressPool]:
     found = (read.get(AddressPool, pool, wukong.metadata.namespace) for _, pool in from_pools(wukong))
     return {pool.metadata.name: pool for pool in found if pool is not None}
+
+
+def _leases(wukong: Wukong, read: Reader) -> tuple[ConfigMap, ...]:
+    return tuple(found for found in read.owned(ConfigMap, wukong) if any(pool_of(found)))
 
 
 def _leased(wukong: Wukong, read: Reader) -> Mapping[str, tuple[ConfigMap, ...]]:
@@ -233,11 +237,12 @@ def of_pool(pool: AddressPool, read: Reader) -> Iterable[Key]:
 
 def of_lease(lease: ConfigMap, read: Reader) -> Iterable[Key]:
     """Who may care that an address was taken or is free again: those that have none of the pool, or want this one."""
-    wanting = (w for pool in pool_of(lease) for w in read.by_index(Wukong, BY_POOL, pool))
-    without = [
-        w for w in wanting if not any(set(pool_of(own)) & set(pool_of(lease)) for own in read.owned(ConfigMap, w))
-    ]
-    return {*_keys(without), *_keys(read.by_index(Wukong, BY_ADDRESS, (lease.metadata.namespace, address_in(lease))))}
+    found: list[Wukong] = []
+    for pool in pool_of(lease):
+        wanting = read.by_index(Wukong, BY_POOL, pool)
+        found += [w for w in wanting if not any(pool in pool_of(own) for own in _leases(w, read))]
+        found += read.by_index(Wukong, BY_ADDRESS, (lease.metadata.namespace, address_in(lease)))
+    return set(_keys(found))
 
 
 def of_same_address(wukong: Wukong, read: Reader) -> Iterable[Key]:

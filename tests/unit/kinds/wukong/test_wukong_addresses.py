@@ -118,6 +118,17 @@ async def test_a_lease_that_someone_deletes_comes_back_and_the_address_is_the_sa
     assert len(world.names(ConfigMap)) == 1
 
 
+async def test_what_is_no_lease_but_has_its_label_disturbs_nobody() -> None:
+    world = World()
+    labels = {"vm.corral.dev/address-pool": "lan"}
+    for name, data in (("a", {}), ("b", {"address": "here"})):
+        await world.client.create(
+            ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE, labels=labels), data=data), field_manager="x"
+        )
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(POOLED))
+    assert await addresses(world) == {"vm": "10.1.2.10"}
+
+
 async def test_a_pool_gives_nobody_an_address_that_a_person_wrote_down() -> None:
     world = World()
     await world.make(a_pool(last="10.1.2.10"), a_wukong(STATIC, "fixed"))
