@@ -2,6 +2,8 @@
 
 BIN := .venv/bin
 EVERY_PROCESSOR := -n auto --dist worksteal
+# Two workers, each with a local cluster; somebody's own cluster has one. See tests/lanes.py.
+CLUSTER_TESTS := $(BIN)/pytest -v --durations=20 --dist loadfile --no-loadscope-reorder -n $(if $(CORRAL_TEST_KUBECONFIG),0,2)
 
 # The contract tests run in `check` against the fake API server, and in `test` against the fake and the real one.
 CHECKS := \
@@ -28,7 +30,8 @@ test: environment ## All tests: check, the simulator, then everything on a real 
 	@scripts/stages $(CHECKS) \
 	  "simulator: $(BIN)/pytest -q $(EVERY_PROCESSOR) tests/sim" \
 	  "programs: $(BIN)/corral local prepare" \
-	  "cluster tests: $(BIN)/pytest -v tests/contract tests/integration tests/e2e"
+	  "images: $(BIN)/python -m images" \
+	  "cluster tests: $(CLUSTER_TESTS) tests/contract tests/integration tests/e2e"
 
 check: environment ## Fast: lint, format, types, import contracts, tests that need no cluster
 	@scripts/stages $(CHECKS)
@@ -37,7 +40,7 @@ sim: environment ## NodeSets against models of Slurm and Kubernetes with faults 
 	@$(BIN)/python -m tests.sim "$(or $(SEEDS),300)"
 
 e2e: environment ## The end-to-end tests alone, on a real local cluster
-	@scripts/stages "programs: $(BIN)/corral local prepare" "e2e: $(BIN)/pytest -v tests/e2e"
+	@scripts/stages "programs: $(BIN)/corral local prepare" "images: $(BIN)/python -m images" "e2e: $(CLUSTER_TESTS) tests/e2e"
 
 bench: environment ## Measure the figures of docs/performance.md
 	@$(BIN)/python -m bench
