@@ -8,6 +8,7 @@ import pytest
 from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kube.models.core_v1 import Pod
+from corral.kube.models.events_v1 import Event
 from corral.testing.apiserver import Fault
 from tests.sim.kubernetes import BAD_IMAGE, is_ready
 from tests.sim.slurmrestd import RestFaults
@@ -324,3 +325,20 @@ async def test_a_drained_record_of_an_earlier_life_does_not_cost_the_job_of_the_
         await world.settled()
         assert world.slurm.killed == []
         assert (world.slurm.jobs[job].state, world.slurm.jobs[job].restarts) == ("COMPLETED", 0)
+
+
+async def test_only_where_people_asked_for_it_a_drain_is_forced_and_they_are_told_which_job_it_cost() -> None:
+    world = World(16)
+    world.make("gpu", replicas=1, forceDrainAfterSeconds=60)
+    async with world.running():
+        await world.settled()
+        job = world.slurm.submit(1, 600.0)
+        await asyncio.sleep(5)
+        world.change("gpu", replicas=0)
+        await asyncio.sleep(55)
+        assert (world.names(), world.slurm.killed) == (["gpu-0"], [])
+        await asyncio.sleep(90)
+        assert (world.names(), [killed[:2] for killed in world.slurm.killed]) == ([], [(job, "gpu-0")])
+        warned = [one["note"] for one in world.server.all_of(Event) if one["reason"] == "JobsKilled"]
+        assert len(warned) == 1
+        assert f"job {job} runs" in warned[0]
