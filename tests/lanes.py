@@ -26,6 +26,10 @@ LONGEST_FIRST: Final = (
     "tests/e2e/test_first_job.py",
     "tests/e2e/test_nodes.py",
     "tests/e2e/test_commands_slurm.py",
+    "tests/e2e/test_keys.py",
+    "tests/e2e/test_upgrade.py",
+    "tests/e2e/test_deletion.py",
+    "tests/e2e/test_configuration.py",
 )
 
 

@@ -29,7 +29,7 @@ def test_tests_of_a_file_share_a_lane_and_so_do_all_files_of_the_machine() -> No
 
 
 def test_long_files_begin_before_those_nobody_has_measured() -> None:
-    tests = ["tests/e2e/test_keys.py::test_a", "tests/e2e/test_chaos.py::test_a", "tests/e2e/test_kills.py::test_a"]
+    tests = ["tests/e2e/test_plugin.py::test_a", "tests/e2e/test_chaos.py::test_a", "tests/e2e/test_kills.py::test_a"]
     assert sorted(tests, key=turn_of) == [*reversed(tests[1:]), tests[0]]
 
 
