@@ -157,7 +157,8 @@ def restricted(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -
     for held in found.kubectl("get", "nodesets,wukongs", "-o", "name").split():
         found.kubectl("patch", held, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     for kind in ("clusterrole", "clusterrolebinding"):
-        corral_cluster.kubectl("delete", kind, f"{corral_namespace}-corral", "--ignore-not-found")
+        names = (f"{corral_namespace}-corral", f"{corral_namespace}-corral-{corral_namespace}")
+        corral_cluster.kubectl("delete", kind, *names, "--ignore-not-found")
 
 
 def rights() -> tuple[Object, ...]:
