@@ -21,8 +21,8 @@ from corral.testing.toys import Toy, toy_controller
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)  # nothing outside the loop can happen: time may jump at once
 
-SEEDS_TOTAL = 900
-BATCHES = 20
+SEEDS_TOTAL = 2000
+BATCHES = 40
 FAULTY_S = 45.0
 CONVERGED_WITHIN_S = 600.0
 QUIET_S = 120.0  # a stalled watch is noticed after 75 s, and caught up with within seconds
