@@ -27,6 +27,10 @@ def manifests() -> str:
                 _rule(("",), ("persistentvolumes",), ("get", "list", "watch", "create", "delete")),
             ),
             _binding("corral:storage", "corral:storage", "corral:storage"),
+            # A node may read the claims of its pods, but the API server learns whose those are after kubelet has been
+            # given the pod. On a busy machine kubelet comes first, is refused, and tries again only 10 s later.
+            _role("corral:claims", _rule(("",), ("persistentvolumeclaims", "persistentvolumes"), ("get",))),
+            _binding("corral:claims", "corral:claims", "system:nodes", kind="Group"),
             _storage_class(),
         ],
         sort_keys=False,
@@ -60,11 +64,11 @@ def _rule(groups: tuple[str, ...], resources: tuple[str, ...], verbs: tuple[str,
     return {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
 
 
-def _binding(name: str, role: str, user: str) -> dict[str, Any]:
+def _binding(name: str, role: str, who: str, *, kind: str = "User") -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": who}],
     }
