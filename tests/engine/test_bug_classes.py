@@ -130,6 +130,27 @@ async def test_a_key_that_waits_for_the_caches_keeps_no_worker_from_the_others()
     server.stop_collecting()
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_change_is_looked_at_once_by_its_event_and_not_again_by_the_barrier(seed: int) -> None:
+    looks: list[str] = []
+
+    class Looking(CountingReconciler):
+        async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+            looks.append(key.name)
+            return await super().observe(key, read)
+
+    server = FakeApiServer(seed=seed, faults=Faults(delay_p=1.0, delay_s_max=1.0))
+    server.register(Toy)
+    operator = Operator(server, lambda: Controller.for_(Toy, Looking()).owns(ConfigMap).owns(Secret))
+    operator.start()
+    await asyncio.sleep(5)
+    server.add({"apiVersion": "test.corral.dev/v1", "kind": "Toy", "metadata": {"name": "bear"}, "spec": {"copies": 1}})
+    await asyncio.sleep(10)
+    assert looks == ["bear", "bear"]  # to make the copy, and to see that it is there
+    await operator.stop()
+    server.stop_collecting()
+
+
 # --- lost update: two writers of one object
 
 

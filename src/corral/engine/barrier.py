@@ -94,6 +94,10 @@ class Barrier(Generic[K]):
         """Call `tell` once, when nothing is pending for `key` any more. The newest holder of a key is the one told."""
         self._held[key] = tell
 
+    def let_go(self, key: K) -> None:
+        """Whoever holds `key` knows already, and is not told."""
+        self._held.pop(key, None)
+
     def forget(self, key: K) -> None:
         """Await nothing more for `key`: its object is gone."""
         self._awaited.pop(key, None)

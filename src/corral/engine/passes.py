@@ -173,6 +173,7 @@ class Passes:
             self._hold(key, taken.lane)
             return True
         self._held_s.pop(key, None)
+        self.barrier.let_go(key)
         self.tally.barrier_wait.note(now_s - since_s)
         if awaited:
             self.barrier.give_up(key)
