@@ -13,7 +13,7 @@ from corral.slurm.facts import Observed, Reachable, Unknown
 from corral.slurm.http import HttpTransport
 from corral.slurm.poller import Pace, Poller
 from corral.slurm.rest import SlurmClient
-from corral.slurm.states import Phase, Standing
+from corral.slurm.states import Flag, Phase, Standing
 from corral.slurm.tokens import FromCommand, Hs256, Tokens
 from corral.slurm.transport import Endpoint
 from corral.slurm.values import Job, NodeUpdate, ReservationRequest
@@ -186,6 +186,44 @@ async def test_reservations_are_made_where_rest_can_and_by_command_elsewhere(
     assert made.start_at is not None
     assert made.end_at - made.start_at == timedelta(minutes=10)
     assert await client.reservations() == ()
+
+
+async def test_no_node_of_a_reservation_that_has_begun_is_forgotten_before_it_has_left_it(
+    slurm: RunningSlurm, client: SlurmClient
+) -> None:
+    spare = ("gone-0", "gone-1")
+    for name in spare:
+        assert slurm.run("scontrol", "create", f"NodeName={name}", "CPUs=1", "State=CLOUD").returncode == 0
+    wanted = ReservationRequest(
+        name="begun",
+        start_at=datetime.now(UTC) + timedelta(seconds=1),
+        duration=timedelta(minutes=10),
+        nodes=spare,
+        users=("root",),
+        flags=("MAINT", "IGNORE_JOBS"),
+    )
+    await as_rest_or_command(slurm, client.create_reservation(wanted))
+    await until_reserved(client, "gone-0")
+    with pytest.raises(Busy):
+        await client.delete_node("gone-0")
+
+    await as_rest_or_command(slurm, client.narrow_reservation("begun", ["gone-1"]))
+    await client.delete_node("gone-0")
+
+    left = await client.reservation("begun")
+    assert (left.nodes, left.maintenance) == (("gone-1",), True)
+    assert left.end_at is not None
+    assert left.start_at is not None
+    assert left.end_at - left.start_at == timedelta(minutes=10)
+    await as_rest_or_command(slurm, client.delete_reservation("begun"))
+    await client.delete_node("gone-1")
+
+
+async def until_reserved(client: SlurmClient, node: str) -> None:
+    """slurmctld looks only now and then what has begun."""
+    async with asyncio.timeout(60):
+        while Flag.RESERVED not in (await client.node(node)).state.flags:  # noqa: ASYNC110 - Slurm tells nobody
+            await asyncio.sleep(0.5)
 
 
 async def as_rest_or_command(slurm: RunningSlurm, call: Awaitable[None]) -> None:

@@ -101,6 +101,7 @@ class Slurmctld:
         self.nodes_changed_s = self.jobs_changed_s = 0.0
         self._saved: tuple[float, dict[str, Record], dict[int, Job]] = (0.0, {}, {})
         self._numbers = 0
+        self._looked_s = 0.0  # when reservations that begin or end were looked for last
 
     # --- slurmd
 
@@ -183,6 +184,8 @@ class Slurmctld:
         self._record(node)
         if holders := self._holders(node):
             raise Refused(NODE_BUSY, f"Requested nodes are busy: jobs {[job.id for job in holders]}")
+        if self._is_in_begun_reservation(node):
+            raise Refused(NODE_BUSY, "Requested nodes are busy: in a reservation")
         del self.nodes[node]
         self._note(f"{by} deletes the record of {node}")
         self._nodes_changed()
@@ -195,10 +198,16 @@ class Slurmctld:
         self.reservations[wanted.name] = wanted
         self._note(f"{by} reserves {','.join(wanted.nodes)} as {wanted.name}")
 
+    def narrow(self, name: str, nodes: tuple[str, ...], by: str) -> None:
+        self.reservations[name] = replace(self.reservations[name], nodes=nodes)
+        self._note(f"{by} leaves reservation {name} only {','.join(nodes)}")
+        self._nodes_changed()
+
     def unreserve(self, name: str, by: str) -> None:
         if self.reservations.pop(name, None) is None:
             raise Refused(2001, "Requested reservation is invalid")
         self._note(f"{by} ends reservation {name}")
+        self._nodes_changed()
 
     # --- restarts
 
@@ -238,6 +247,9 @@ class Slurmctld:
         if not self.up:
             return
         now_s = self._now_s()
+        if any(self._looked_s < at <= now_s for one in self.reservations.values() for at in (one.start_s, one.end_s)):
+            self._nodes_changed()
+        self._looked_s = now_s
         self.reservations = {name: one for name, one in self.reservations.items() if one.end_s > now_s}
         for record in self.nodes.values():
             self._ping(record, now_s)
@@ -307,6 +319,10 @@ class Slurmctld:
         )
         return not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
 
+    def _is_in_begun_reservation(self, node: str) -> bool:
+        now_s = self._now_s()
+        return any(node in one.nodes and one.start_s <= now_s < one.end_s for one in self.reservations.values())
+
     def _is_kept_free(self, node: str, until_s: float) -> bool:
         """By a reservation: whether a job that ends then would reach into it."""
         return any(node in one.nodes and one.start_s < until_s for one in self.reservations.values())
@@ -348,5 +364,6 @@ class Slurmctld:
             ("DRAIN", record.drain),
             ("NOT_RESPONDING", record.silent),
             ("DYNAMIC_NORM", True),
+            ("RESERVED", self._is_in_begun_reservation(record.name)),
         )
         return [base, *(word for word, is_set in flags if is_set)]

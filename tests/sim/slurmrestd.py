@@ -158,11 +158,19 @@ class Slurmrestd:
             if request.method == "DELETE":
                 self.slurmctld.unreserve(rest[0], client)
             else:
-                self.slurmctld.reserve(_wanted(msgspec.json.decode(request.body, type=_Wanted)), client)
+                self._reserve_or_narrow(msgspec.json.decode(request.body, type=_Wanted), client)
         except Refused as no:
             return _refusal(422, no.number, no.text)
         self.after_write(client)
         return _body()
+
+    def _reserve_or_narrow(self, wanted: "_Wanted", client: str) -> None:
+        if wanted.start_time is None or wanted.duration is None:
+            self.slurmctld.narrow(wanted.name, wanted.node_list, client)
+            return
+        start_s = wanted.start_time.number - _EPOCH_S
+        end_s = start_s + wanted.duration.number * 60
+        self.slurmctld.reserve(Reservation(wanted.name, wanted.node_list, start_s, end_s), client)
 
     def _update(self, name: str, wanted: dict[str, object], client: str) -> None:
         match wanted.get("state"):
@@ -233,14 +241,9 @@ class _Number(msgspec.Struct):
 
 class _Wanted(msgspec.Struct):
     name: str
-    start_time: _Number
-    duration: _Number
     node_list: tuple[str, ...]
-
-
-def _wanted(body: _Wanted) -> Reservation:
-    start_s = body.start_time.number - _EPOCH_S
-    return Reservation(body.name, body.node_list, start_s, start_s + body.duration.number * 60)
+    start_time: _Number | None = None
+    duration: _Number | None = None
 
 
 def _reservation(one: Reservation) -> dict[str, object]:

@@ -200,6 +200,18 @@ class SlurmClient:
         )
         await self._sure(call, Envelope)
 
+    async def narrow_reservation(self, name: str, nodes: Sequence[str]) -> None:
+        """Leave it these nodes only. What is said of nothing else stays as it is, also when it has begun."""
+        call = Call(
+            subject=self._subject("update", "reservation", name),
+            method="POST",
+            path="reservation",
+            body=msgspec.json.encode({"name": name, "node_list": nodes}),
+            deadline_s=ONE_WITHIN_S,
+            instead=("scontrol", "update", f"ReservationName={name}", f"Nodes={fold(nodes)}"),
+        )
+        await self._sure(call, Envelope)
+
     async def delete_reservation(self, name: str) -> None:
         instead = ("scontrol", "delete", f"ReservationName={name}")
         await self._sure(self._delete("reservation", name, instead), Envelope)

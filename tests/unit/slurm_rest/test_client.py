@@ -274,6 +274,17 @@ async def test_26_05_makes_reservations() -> None:
     assert (sent["name"], sent["duration"]["number"], sent["node_list"]) == ("maint", 120, ["w-0", "w-1"])
 
 
+async def test_a_reservation_is_left_only_some_of_its_nodes_and_nothing_else_of_it_is_said() -> None:
+    rest = FakeRest("v0.0.45", PATHS_26_05)
+    rest.answer("reservation", body())
+
+    await a_client(rest).narrow_reservation("maint", ["w-1"])
+
+    assert msgspec.json.decode(rest.asked("reservation")[0].body) == {"name": "maint", "node_list": ["w-1"]}
+    with pytest.raises(Unsupported, match="run: scontrol update ReservationName=maint Nodes=w-1"):
+        await a_client(FakeRest()).narrow_reservation("maint", ["w-1"])
+
+
 async def test_a_reboot_is_never_a_rest_call() -> None:
     with pytest.raises(Unsupported, match="run: scontrol reboot ASAP nextstate=RESUME reason=why w-0"):
         await a_client(FakeRest()).reboot("w-0", "why")

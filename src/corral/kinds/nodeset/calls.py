@@ -41,12 +41,19 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
+class Narrow(msgspec.Struct, frozen=True, kw_only=True):
+    """Leave a reservation these nodes only."""
+
+    reservation: str
+    nodes: tuple[str, ...]
+
+
 class Unreserve(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str
 
 
 NodeCall: TypeAlias = Drain | Undrain | Forget
-Call: TypeAlias = NodeCall | Reserve | Unreserve
+Call: TypeAlias = NodeCall | Reserve | Narrow | Unreserve
 
 
 class Reserved(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from corral.kinds.nodeset.calls import (
     Address,
     Drain,
     Forget,
+    Narrow,
     OnlyByCommand,
     Reserve,
     Reserved,
@@ -128,7 +129,7 @@ class NodeSetReconciler:
         return decided
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
-        if not isinstance(call, Drain | Undrain | Forget | Reserve | Unreserve):
+        if not isinstance(call, Drain | Undrain | Forget | Reserve | Narrow | Unreserve):
             raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
         try:
             await self._slurm.perform(snapshot.cluster, call)

@@ -45,9 +45,15 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     queued = _queued(snapshot)
     if not known:
-        return queued if queued.waits else released(snapshot) + _let_go(snapshot)
+        return released(snapshot) + (queued if queued.waits else _let_go(snapshot))
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
-    return ended(known) + removed(snapshot, stays, "deletion") + Plan(waits=_pods_going(with_pod)) + queued
+    return (
+        ended(known)
+        + released(snapshot)
+        + removed(snapshot, stays, "deletion")
+        + Plan(waits=_pods_going(with_pod))
+        + queued
+    )
 
 
 def _queued(snapshot: Snapshot) -> Plan:

@@ -34,7 +34,7 @@ from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
-from corral.kinds.nodeset.reservation import reserved
+from corral.kinds.nodeset.reservation import opened, reserved
 from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.shown import shown
 from corral.kinds.nodeset.snapshot import Snapshot, recent
@@ -66,6 +66,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
     return (
         _made(snapshot, fates)
         + _prepared(snapshot, fates)
+        + opened(snapshot)
         + _gone(snapshot, fates)
         + _off_troubled_machines(snapshot, fates.settled)
         + fates.waiting

@@ -66,4 +66,9 @@ def _left_s(snapshot: Snapshot, worker: Worker) -> float:
 
 
 def _may_be_forgotten(worker: Worker) -> bool:
-    return worker.said in (Facts.FREE, Facts.DRAINED) and not worker.jobs and not worker.has_foreign_drain
+    return (
+        worker.said in (Facts.FREE, Facts.DRAINED)
+        and not worker.jobs
+        and not worker.has_foreign_drain
+        and not worker.is_reserved
+    )

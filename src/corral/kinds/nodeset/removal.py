@@ -22,7 +22,9 @@ LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 
 def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     """In the order in which they can go: those that can are not held up by a call for one that cannot."""
-    ready = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)][:REMOVED_MAX]
+    provenly_free = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
+    reserved = [worker for worker in provenly_free if _is_reserved_by_others(snapshot, worker)]
+    ready = [worker for worker in provenly_free if not _is_reserved_by_others(snapshot, worker)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
     held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
     overdue = [worker for worker in held if _is_overdue(snapshot, worker)]
@@ -32,10 +34,16 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
     actions += [action for worker in overdue for action in _forced(snapshot, worker, why)]
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
-    waits += [_arriving(worker) for worker in arriving]
+    waits += [_arriving(worker) for worker in arriving] + [_reserved(worker) for worker in reserved]
     may_be_forced = snapshot.object.spec.force_drain_after_seconds is not None and bool(held)
     again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving or may_be_forced else None
     return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
+
+
+def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
+    """Ours is opened for it, see `reservation`."""
+    ours = snapshot.reservation.found
+    return worker.is_reserved and (ours is None or worker.name not in ours.nodes)
 
 
 def _is_overdue(snapshot: Snapshot, worker: Worker) -> bool:
@@ -105,6 +113,14 @@ def _draining(worker: Worker) -> Wait:
 def _arriving(worker: Worker) -> Wait:
     message = f"{worker.name} is to go, but its slurmd is about to register; it is drained when it has"
     return Wait(reason="WorkerArriving", message=message)
+
+
+def _reserved(worker: Worker) -> Wait:
+    message = (
+        f"{worker.name} is to go, and no job holds it, but it is in a reservation that has begun, and slurmctld "
+        "forgets no such node. It goes when that ends: scontrol show reservation"
+    )
+    return Wait(reason="Reserved", message=message)
 
 
 def _unclear(worker: Worker) -> Wait:

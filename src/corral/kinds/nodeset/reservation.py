@@ -3,13 +3,17 @@
 It is made as soon as workers are outdated, over their nodes, so that the scheduler begins nothing there that would not
 have ended by then. It goes as soon as nobody is outdated any more, and whenever the window is taken away; by itself it
 ends with the window. Only the reservation of our own name is ever touched.
+
+slurmctld forgets no node that is in a reservation which has begun. So a node leaves ours when it is about to go: our
+drain keeps it free from then on.
 """
 
 from collections.abc import Sequence
 
 from corral.engine import NOTHING, Outside, Plan
 from corral.kinds import names
-from corral.kinds.nodeset.calls import Reserve, Unreserve
+from corral.kinds.nodeset.calls import Narrow, Reserve, Unreserve
+from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import some
@@ -41,6 +45,19 @@ def reserved(snapshot: Snapshot, old: Sequence[Worker]) -> Plan:
     return released(snapshot) + Plan(actions=(again,))
 
 
+def opened(snapshot: Snapshot) -> Plan:
+    """For those that can go now. Before it has begun it holds nobody."""
+    there = snapshot.reservation.found
+    if there is None or there.start_at is None or snapshot.now < there.start_at:
+        return NOTHING
+    going = {worker.name for worker in snapshot.workers if worker.has_our_drain and worker.facts is Facts.DRAINED}
+    left = tuple(node for node in there.nodes if node not in going)
+    if len(left) == len(there.nodes):
+        return NOTHING
+    call = Narrow(reservation=there.name, nodes=left) if left else Unreserve(reservation=there.name)
+    return Plan(actions=(_call(snapshot, call, f"our drain keeps them free now: {some(sorted(going))}"),))
+
+
 def released(snapshot: Snapshot) -> Plan:
     if not snapshot.reservation.told or snapshot.reservation.found is None:
         return NOTHING
@@ -63,7 +80,7 @@ def _wanted(snapshot: Snapshot, old: Sequence[Worker]) -> Reserve | None:
     )
 
 
-def _call(snapshot: Snapshot, call: Reserve | Unreserve, message: str) -> Outside:
+def _call(snapshot: Snapshot, call: Reserve | Narrow | Unreserve, message: str) -> Outside:
     return Outside(
         system=f"Slurm {snapshot.cluster}",
         subject=f"reservation {call.reservation}",

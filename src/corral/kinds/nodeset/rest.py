@@ -15,6 +15,7 @@ from corral.kinds.nodeset.calls import (
     Call,
     Drain,
     Forget,
+    Narrow,
     OnlyByCommand,
     Reserve,
     Reserved,
@@ -140,6 +141,8 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
                     flags=RESERVATION_FLAGS,
                 )
             )
+        case Narrow():
+            await client.narrow_reservation(call.reservation, call.nodes)
         case Unreserve():
             await client.delete_reservation(call.reservation)
 

@@ -97,6 +97,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def has_foreign_drain(self) -> bool:
         return self.has_drain and not self.has_our_drain
 
+    @property
+    def is_reserved(self) -> bool:
+        """By a reservation that has begun, whoever's: slurmctld does not forget it."""
+        return self.node is not None and not self.node.state.flags.isdisjoint((Flag.RESERVED, Flag.MAINTENANCE))
+
     @derived
     def make(self) -> Make | None:
         return make_of(self.pod) if self.pod is not None else None

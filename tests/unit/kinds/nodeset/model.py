@@ -8,9 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
-from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Reserve, Reserved, Undrain, Unreserve
+from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Narrow, Reserve, Reserved, Undrain, Unreserve
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
@@ -69,6 +71,9 @@ class ModelSlurm:
                 self.reservations[call.reservation] = Reservation(
                     name=call.reservation, nodes=call.nodes, start_at=call.start, end_at=call.start + call.duration
                 )
+            case Narrow():
+                there = self.reservations[call.reservation]
+                self.reservations[call.reservation] = msgspec.structs.replace(there, nodes=call.nodes)
             case Unreserve():
                 self.reservations.pop(call.reservation, None)
         self.changed()

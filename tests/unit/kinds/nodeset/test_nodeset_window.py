@@ -9,7 +9,7 @@ import pytest
 from corral.engine import Outcome, OutsideFailed, Plan, RemoveFinalizer
 from corral.kinds.controller.shell import Answer
 from corral.kinds.nodeset.beside import run_beside_slurmctld
-from corral.kinds.nodeset.calls import Reserve, Reserved, Unreserve
+from corral.kinds.nodeset.calls import Forget, Narrow, Reserve, Reserved, Unreserve
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -71,6 +71,43 @@ def test_in_its_time_all_go_at_once_and_who_has_a_job_is_waited_for() -> None:
     assert drains(decided) == ["gpu-0", "gpu-1"]
     assert "Draining" in reasons(decided)
     assert not any(isinstance(call, Reserve | Unreserve) for call in calls(decided))
+
+
+BEGUN = Reserved(
+    told=True, found=Reservation(name=NAME, nodes=NODES, start_at=NOW - 0.5 * HOUR, end_at=NOW + 0.5 * HOUR)
+)
+EMPTIED = "IDLE+DRAIN+DYNAMIC_NORM+MAINTENANCE+RESERVED"
+
+
+def emptied(ordinal: int) -> AWorker:
+    return old(a_worker(ordinal, state=EMPTIED, reason="corral: rollout of x"))
+
+
+def test_a_node_leaves_the_reservation_directly_before_slurmctld_is_to_forget_it() -> None:
+    busy = old(a_worker(1, jobs=(12,), state="MIXED+DYNAMIC_NORM+MAINTENANCE+RESERVED"))
+    told = calls(plan(snapshot_of(emptied(0), busy, opens_in=-0.5 * HOUR, reservation=BEGUN)))
+    asked = [call for call in told if isinstance(call, Narrow | Forget | Unreserve)]
+    assert asked == [Narrow(reservation=NAME, nodes=("gpu-1",)), Forget(node="gpu-0")]
+
+
+def test_with_its_last_nodes_the_reservation_goes() -> None:
+    told = calls(plan(snapshot_of(emptied(0), emptied(1), opens_in=-0.5 * HOUR, reservation=BEGUN)))
+    assert told[0] == Unreserve(reservation=NAME)
+    assert told[1:] == [Forget(node="gpu-0"), Forget(node="gpu-1")]
+
+
+def test_in_a_reservation_of_somebody_else_it_is_waited_for_and_holds_nobody_else_up() -> None:
+    free = old(a_worker(1, state="IDLE+DRAIN+DYNAMIC_NORM", reason="corral: rollout of x"))
+    decided = plan(snapshot_of(emptied(0), free, opens_in=-0.5 * HOUR))
+    assert [call for call in calls(decided) if isinstance(call, Forget)] == [Forget(node="gpu-1")]
+    assert "gpu-0 is to go, and no job holds it, but it is in a reservation" in str(decided.waits)
+    assert "Reserved" in reasons(decided)
+
+
+def test_before_it_has_begun_slurmctld_forgets_its_nodes_and_nothing_is_taken_out() -> None:
+    drained = a_worker(0, state="IDLE+DRAIN+DYNAMIC_NORM", reason="corral: scale-in of x")
+    found = snapshot_of(drained, old(a_worker(1)), reservation=THERE)
+    assert not any(isinstance(call, Narrow) for call in calls(plan(found)))
 
 
 def test_after_its_time_nobody_is_replaced_and_people_are_told_to_set_another() -> None:
