@@ -1,9 +1,10 @@
 """Thousands of workers: a NodeSet scaled from 0 to 1,000 and then to 4,000, until all pods exist.
 
 No scheduler takes the pods and their Slurm is elsewhere and silent, so what is measured is Corral and the API server
-alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time. At each size a quiet minute follows;
-then the NodeSet is touched a few times. What a pass costs that finds everything as it should be is measured apart, in a
-process without a server (`bench/node_pass.py`).
+alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time, once before and once after: a shared
+machine is slower at one time than at another, and the mean of both is nearest to what it was between them. At each size
+a quiet minute follows; then the NodeSet is touched a few times. What a pass costs that finds everything as it should be
+is measured apart, in a process without a server (`bench/node_pass.py`).
 """
 
 import asyncio
@@ -145,6 +146,11 @@ class Grown(msgspec.Struct, frozen=True):
     writes: int
 
 
+class Bare(msgspec.Struct, frozen=True):
+    first_s: float
+    more_s: float
+
+
 class Still(msgspec.Struct, frozen=True):
     """A NodeSet to which nothing happens."""
 
@@ -156,21 +162,20 @@ class Still(msgspec.Struct, frozen=True):
 
 def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     first, last = settings.sizes.nodes, settings.sizes.nodes + settings.sizes.nodes_more
+    pod = a_worker(settings)
     for run in range(settings.sizes.runs):
+        before = bare(settings, f"before-{run}", pod)
         with operator(settings, images=()) as running:
             at_first = running.memory_bytes
             with namespace(settings, f"nodes-{run}") as kubectl:
                 kubectl("apply", "-f", "-", stdin=manifests())
                 began, small = grown(settings, kubectl, running, first), still(kubectl, running, settings.sizes.idle_s)
                 added, large = grown(settings, kubectl, running, last), still(kubectl, running, settings.sizes.idle_s)
-                pod = pod_like(kubectl)
                 gone(kubectl)
-        with namespace(settings, f"bare-{run}") as kubectl:
-            bare_first = asyncio.run(bare(settings, kubectl.namespace, pod, 0, first))
-            bare_more = asyncio.run(bare(settings, kubectl.namespace, pod, first, last))
+        after = bare(settings, f"after-{run}", pod)
         yield {
-            FIRST.key: Run(began.seconds, bare_first),
-            MORE.key: Run(added.seconds, bare_more),
+            FIRST.key: Run(began.seconds, (before.first_s + after.first_s) / 2),
+            MORE.key: Run(added.seconds, (before.more_s + after.more_s) / 2),
             WRITES.key: Run(began.writes, first),
             CPU.key: Run(began.cpu_s, added.cpu_s),
             QUIET_WRITES.key: Run(large.writes, small.writes),
@@ -257,6 +262,15 @@ def still(kubectl: Kubectl, running: Operator, seconds: float) -> Still:
     return Still(writes * 60 / seconds, share, running.memory_bytes, each_s)
 
 
+def a_worker(settings: Settings) -> dict[str, Any]:
+    with operator(settings, images=()) as running, namespace(settings, "nodes-one") as kubectl:
+        kubectl("apply", "-f", "-", stdin=manifests())
+        grown(settings, kubectl, running, 1)
+        pod = pod_like(kubectl)
+        gone(kubectl)
+    return pod
+
+
 def pod_like(kubectl: Kubectl) -> dict[str, Any]:
     """A worker's pod as it was sent, but for its name and its owner."""
     pod = json.loads(kubectl("get", "pod", f"{NODESET}-0", "-o", "json"))
@@ -270,7 +284,16 @@ def gone(kubectl: Kubectl) -> None:
     kubectl("delete", "nodeset", "--all")
 
 
-async def bare(settings: Settings, where: str, pod: dict[str, Any], first: int, last: int) -> float:
+def bare(settings: Settings, where: str, pod: dict[str, Any]) -> Bare:
+    first, last = settings.sizes.nodes, settings.sizes.nodes + settings.sizes.nodes_more
+    with namespace(settings, where) as kubectl:
+        return Bare(
+            asyncio.run(posted(settings, kubectl.namespace, pod, 0, first)),
+            asyncio.run(posted(settings, kubectl.namespace, pod, first, last)),
+        )
+
+
+async def posted(settings: Settings, where: str, pod: dict[str, Any], first: int, last: int) -> float:
     path = Pod.resource.path(where)
     bodies = [
         msgspec.json.encode({**pod, "metadata": {**pod["metadata"], "name": f"bare-{number}"}})

@@ -20,9 +20,11 @@ from corral.engine import (
     Plan,
     SetStatus,
     controller_reference,
+    summary,
     target,
 )
 from corral.engine.act import AT_ONCE_MAX, Actor, act, waves
+from corral.engine.actions import summaries
 from corral.engine.children import NORMALISED, children
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
@@ -62,7 +64,7 @@ class World:
     async def bear(self) -> Toy:
         return await self.client.get(Toy, "bear", "default")
 
-    async def act(self, *actions: Action, stop: str = "", stop_after_writes: int = 0) -> Outcome:
+    async def act(self, *actions: Action, stop: str = "", superseded: str = "", stop_after_writes: int = 0) -> Outcome:
         actor = Actor(
             client=self.client,
             manager="corral-toy",
@@ -70,6 +72,7 @@ class World:
             journal=self.journal,
             tell=self.told.append,
             stop=lambda: stop if len(self.journal.versions) >= stop_after_writes else "",
+            superseded=lambda: superseded if len(self.journal.versions) >= stop_after_writes else "",
         )
         return await act(Plan(actions=actions), actor, target(await self.bear()))
 
@@ -317,6 +320,28 @@ async def test_a_stop_within_a_large_wave_ends_it_after_what_is_under_way(world:
     assert outcome.problem.reason == "Stopped"
     assert 50 <= states.count("done") <= 50 + AT_ONCE_MAX
     assert states.count("skipped") == 200 - states.count("done")
+
+
+async def test_a_large_wave_ends_when_its_owner_is_asked_otherwise_and_nothing_smaller_is_torn(world: World) -> None:
+    owner = await world.bear()
+    maps = (Create(object=a_map(f"m-{number:03}", owner), **WHY) for number in range(200))
+    outcome = await world.act(*maps, superseded="it is asked otherwise by now", stop_after_writes=50)
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "Superseded"
+    assert 50 <= states(outcome).count("done") <= 50 + AT_ONCE_MAX
+
+    one_by_one = [Apply(object=a_map(f"n-{number}", owner), **WHY) for number in range(5)]
+    assert states(await world.act(*one_by_one, superseded="it is asked otherwise by now")) == ["done"] * 5
+
+
+async def test_many_objects_of_one_kind_are_told_in_one_line(world: World) -> None:
+    owner = await world.bear()
+    maps = [Create(object=a_map(f"m-{number:03}", owner), **WHY) for number in range(200)]
+    apart = Apply(object=a_map("other", owner), **WHY)
+    assert list(summaries((*maps[:2], apart))) == [summary(maps[0]), summary(maps[1]), summary(apart)]
+    told = list(summaries((*maps, apart)))
+    assert len(told) == 2
+    assert told[0] == f"{summary(maps[0])} and 199 more, the last ConfigMap default/m-199"
 
 
 def a_pod(name: str, owner: Toy) -> Pod:

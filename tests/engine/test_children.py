@@ -149,6 +149,7 @@ def test_made_once_is_created_and_never_changed() -> None:
     secret = Secret(metadata=ObjectMeta(name="s"), data={"k": b"v"})
     (create,) = children(OWNER, [Once(secret)], []).actions
     assert isinstance(create, Create)
+    assert create.object.metadata.annotations[APPLIED].endswith("/once"), "no digest of what may be secret"
     other = structs.replace(create.object, data={"k": b"rotated"})
 
     assert children(OWNER, [Once(secret)], [other]) == Plan()

@@ -1,6 +1,7 @@
 """Carry out a Plan: in order, each action with its precondition, up to the first failure that matters.
 
     What goes at once         objects of one kind to be created in a row, in growing waves (see `waves`)
+    What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
     What ends an attempt      any refusal or failure, except an event that cannot be told and an eviction that a
                               disruption budget holds back. The rest is skipped; the key is observed and planned again.
     What is never done        sending an old decision again; cancelling within an action or a wave (a stop waits).
@@ -27,6 +28,7 @@ from corral.engine.actions import (
     OutsideFailed,
     Target,
     about,
+    created_kind,
 )
 from corral.engine.children import APPLIED, comparable, paths_text, with_metadata, with_normalised
 from corral.engine.differences import differences, wire
@@ -81,6 +83,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     journal: Journal
     tell: Tell
     stop: Stop = never
+    superseded: Stop = never  # asked only between many objects of one kind: what belongs together is not torn
     perform: Perform = performs_nothing
     perform_s_max: float = 120.0
 
@@ -101,7 +104,9 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
                 return _ended(plan, results, problem_found)
             held = held or problem_found
         if len(done) < len(wave):
-            return _ended(plan, results, _stopped(wave[len(done)], actor.stop()))
+            why = actor.stop()
+            first_left = wave[len(done)]
+            return _ended(plan, results, _stopped(first_left, why) if why else _superseded(first_left, actor))
     return Outcome(plan=plan, results=tuple(results), problem=held)
 
 
@@ -111,17 +116,13 @@ def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
     Between those there is no order to keep, and what the server refuses once (a quota, a bad template) it refuses
     always: the small waves come first so that few are sent in vain.
     """
-    for kind, run in groupby(actions, _created_kind):
+    for kind, run in groupby(actions, created_kind):
         left = tuple(run)
         size = 1
         while left:
             yield left[:size]
             left = left[size:]
             size = 1 if kind is None else size * 2 if size < AT_ONCE_MAX else len(left)
-
-
-def _created_kind(action: Action) -> type[Object] | None:
-    return type(action.object) if isinstance(action, Create) else None
 
 
 async def _together(
@@ -139,7 +140,7 @@ async def _together(
             _, problem = done[place] = await _one(action, actor, regarding)
             if problem is not None:
                 problems.append(problem)
-            if problems or actor.stop():
+            if problems or actor.stop() or actor.superseded():
                 return
 
     async with asyncio.TaskGroup() as sending:
@@ -150,6 +151,10 @@ async def _together(
 
 def _stopped(before: Action, why: str) -> Problem:
     return Problem(reason="Stopped", message=f"stopped before {about(before)}: {why}")
+
+
+def _superseded(before: Action, actor: Actor) -> Problem:
+    return Problem(reason="Superseded", message=f"ended before {about(before)}: {actor.superseded()}")
 
 
 def _ended(plan: Plan, results: list[Result], problem: Problem) -> Outcome:

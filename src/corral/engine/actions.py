@@ -17,13 +17,16 @@ made about an older state is refused by the server (Conflict) instead of being c
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from corral.kube.client import Precondition, Propagation
 from corral.kube.meta import Object, ObjectRef, OwnerReference, ref
+
+ALIKE_MAX = 10  # told one by one
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +232,20 @@ def summary(action: Action) -> str:
     said = f": {action.message}" if action.message else ""
     what = f"{action.subject} in {action.system}" if isinstance(action, Outside) else str(about(action))
     return f"{verb(action)} {what}{said} ({action.reason})"
+
+
+def summaries(actions: Iterable[Action]) -> Iterator[str]:
+    """A line for each, but one for many objects of one kind to create: their names tell nobody anything."""
+    for kind, run in groupby(actions, created_kind):
+        alike = tuple(run)
+        if kind is None or len(alike) <= ALIKE_MAX:
+            yield from map(summary, alike)
+        else:
+            yield f"{summary(alike[0])} and {len(alike) - 1} more, the last {about(alike[-1])}"
+
+
+def created_kind(action: Action) -> type[Object] | None:
+    return type(action.object) if isinstance(action, Create) else None
 
 
 def verb(action: Action) -> str:

@@ -7,7 +7,8 @@
     not desired, ours                 delete (ours: our controller reference by uid, and our manager's mark)
     not desired, not ours             left alone
 
-A field that we do not set is not ours and is left alone. An object wrapped in `Once` is made and never changed.
+A field that we do not set is not ours and is left alone. An object wrapped in `Once` is made and never changed, so its
+mark has the word `once` instead of a digest.
 
 Theory of operation. Everything that we make carries the annotation `corral.dev/applied: <manager>/<digest of what we
 desired>`. An object is in sync when the digest is the present one and every field that we set is as we set it. Another
@@ -30,6 +31,7 @@ from corral.kube.unstructured import Unstructured
 
 APPLIED = "corral.dev/applied"
 NORMALISED = "corral.dev/normalised"
+ONCE = "once"  # in place of a digest that nobody would ever compare, and that would be one of a generated secret
 PATHS_SHOWN_MAX = 5
 
 T = TypeVar("T", bound=Object)
@@ -60,7 +62,7 @@ def children(owner: Object, desired: Iterable[Object | Once], observed: Iterable
     there = {ref(child): child for child in observed}
     wanted: dict[ObjectRef, Plan] = {}
     for entry in desired:
-        child = _as_child(entry.object if isinstance(entry, Once) else entry, owner, manager)
+        child = _as_child(entry, owner, manager)
         name = ref(child)
         if name in wanted:
             raise BadChild(f"{ref(owner)}: {name} is desired twice")
@@ -171,7 +173,8 @@ def with_normalised(child: T, answer: Object) -> T | None:
     return _with_annotations(child, annotations)
 
 
-def _as_child(obj: Object, owner: Object, manager: str) -> Object:
+def _as_child(desired: Object | Once, owner: Object, manager: str) -> Object:
+    obj = desired.object if isinstance(desired, Once) else desired
     meta = obj.metadata
     namespace = (meta.namespace or owner.metadata.namespace) if obj.resource.namespaced else ""
     if owner.metadata.namespace not in ("", namespace):
@@ -179,7 +182,7 @@ def _as_child(obj: Object, owner: Object, manager: str) -> Object:
         raise BadChild(f"{ref(owner)} cannot own {ref(obj)} {where}: an owner reference does not cross namespaces")
     references = (*meta.owner_references, controller_reference(owner))
     child = with_metadata(obj, msgspec.structs.replace(meta, namespace=namespace, owner_references=references))
-    mark = f"{manager}/{digest(wire(child))}"
+    mark = f"{manager}/{ONCE if isinstance(desired, Once) else digest(wire(child))}"
     return _with_annotations(child, {**meta.annotations, APPLIED: mark})
 
 

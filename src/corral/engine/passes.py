@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from corral.engine.act import Actor, Perform, act, performs_nothing
-from corral.engine.actions import EmitEvent, SetStatus, summary, target
+from corral.engine.actions import EmitEvent, SetStatus, summaries, target
 from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
 from corral.engine.controller import AnyController, Watch, with_finalizer
@@ -48,7 +48,7 @@ DETAILS_TOLD_EVERY_S = 10.0  # a status that says only how far things are; what 
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
-UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped"})
+UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
 
 
 class Passes:
@@ -235,11 +235,12 @@ class Passes:
             journal=self.barrier,
             tell=self._emit,
             stop=lambda: self._stopping or self._late(deadline_s),
+            superseded=lambda: self._asked_otherwise(key, obj),
             perform=self._performer(snapshot),
             perform_s_max=self.controller.deadline_s,
         )
-        for action in plan.actions:
-            self._log.info("planned", summary=summary(action))
+        for line in summaries(plan.actions):
+            self._log.info("planned", summary=line)
         return await self._report(key, snapshot, await act(plan, actor, target(obj)))
 
     def _performer(self, snapshot: Any) -> Perform:
@@ -295,6 +296,9 @@ class Passes:
         self._progress.note(key, finding(outcome), self._clock.monotonic_s())
         plan, problem = outcome.plan, outcome.problem
         if self._stopping:
+            return "requeue"
+        if problem is not None and problem.reason == "Superseded":
+            self.queue.add(key, reason="asked otherwise")
             return "requeue"
         if problem is not None:
             self._after_problem(key, problem)
@@ -354,6 +358,11 @@ class Passes:
             if self._clock.monotonic_s() > deadline_s
             else ""
         )
+
+    def _asked_otherwise(self, key: Key, obj: Object) -> str:
+        present = self._stores[self.controller.kind].find(key)
+        same = present is not None and present.metadata.generation == obj.metadata.generation
+        return "" if same else "it is asked otherwise by now"
 
     def _emit(self, event: EmitEvent) -> None:
         self._tell(self.controller.name, event)

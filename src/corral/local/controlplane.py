@@ -138,6 +138,10 @@ def _controller_manager(spec: Spec, home: Home, program: Path) -> tuple[str, ...
         "--kube-api-qps=200",
         "--kube-api-burst=300",
         "--node-monitor-grace-period=20s",
+        # Each sync of a Service looks at all of its pods. Without a pause it is synced for every pod that comes, and a
+        # thousand of them cost a processor.
+        "--endpoint-updates-batch-period=100ms",
+        "--endpointslice-updates-batch-period=100ms",
     )
 
 

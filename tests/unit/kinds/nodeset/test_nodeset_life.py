@@ -15,7 +15,7 @@ from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.models.core_v1 import Pod, Secret
-from corral.testing.apiserver import ROUGH, FakeApiServer
+from corral.testing.apiserver import ROUGH, FakeApiServer, Fault
 from corral.testing.operators import Operator, converged
 from tests.unit.kinds.nodeset.model import Kubelet, ModelSlurm
 
@@ -96,6 +96,19 @@ async def test_workers_that_come_one_after_another_are_few_status_writes() -> No
         assert (world.status()["idle"], world.status()["readyReplicas"]) == (40, 40)
         told = [line for line in world.server.trace if "nodesets/gpu/status" in line]
         assert 0 < len(told) <= 4, told
+
+
+async def test_people_who_change_their_mind_do_not_wait_for_all_that_they_asked_for_first() -> None:
+    async with a_world(0) as world:
+        world.server.fail_next(Fault.SLOW, method="POST", resource="pods", times=1000)
+        world.scale(1000)
+        while len(world.pods()) < 50:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.001)
+        world.scale(2)
+        await world.settled()
+        made = [line for line in world.server.trace if " POST " in line and "/pods" in line]
+        assert 50 <= len(made) < 500, len(made)
+        assert len(world.pods()) == 2
 
 
 def ours(kind: str, what: str) -> dict[str, Any]:
