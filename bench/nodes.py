@@ -1,7 +1,7 @@
 """Thousands of workers: a NodeSet scaled from 0 to 1,000 and then to 4,000, until all pods exist.
 
 No scheduler takes the pods and their Slurm is elsewhere and silent, so what is measured is Corral and the API server
-alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time, once before and once after: a shared
+alone. The baseline posts the same pods by a bare loop over aiohttp, 16 at a time, before and after each run: a shared
 machine is slower at one time than at another, and the mean of both is nearest to what it was between them. At each size
 a quiet minute follows; then the NodeSet is touched a few times. What a pass costs that finds everything as it should be
 is measured apart, in a process without a server (`bench/node_pass.py`).
@@ -163,8 +163,8 @@ class Still(msgspec.Struct, frozen=True):
 def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     first, last = settings.sizes.nodes, settings.sizes.nodes + settings.sizes.nodes_more
     pod = a_worker(settings)
+    before = bare(settings, "bare", pod)
     for run in range(settings.sizes.runs):
-        before = bare(settings, f"before-{run}", pod)
         with operator(settings, images=()) as running:
             at_first = running.memory_bytes
             with namespace(settings, f"nodes-{run}") as kubectl:
@@ -172,7 +172,7 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
                 began, small = grown(settings, kubectl, running, first), still(kubectl, running, settings.sizes.idle_s)
                 added, large = grown(settings, kubectl, running, last), still(kubectl, running, settings.sizes.idle_s)
                 gone(kubectl)
-        after = bare(settings, f"after-{run}", pod)
+        after = bare(settings, f"bare-{run}", pod)
         yield {
             FIRST.key: Run(began.seconds, (before.first_s + after.first_s) / 2),
             MORE.key: Run(added.seconds, (before.more_s + after.more_s) / 2),
@@ -185,6 +185,7 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
             TOUCH.key: Run(large.touch_cpu_s * 1000, small.touch_cpu_s * 1000),
             **passes(settings),
         }
+        before = after
 
 
 def passes(settings: Settings) -> dict[str, Run]:

@@ -18,6 +18,15 @@ async def test_an_object_reads_back_as_it_was_created(world: World) -> None:
     assert found.metadata.creation_timestamp
 
 
+@pytest.mark.usefixtures("playthings")
+async def test_of_what_was_made_the_metadata_is_told(world: World) -> None:
+    """Also by the part of the server that serves custom kinds."""
+    for kind, wanted in ((CONFIG_MAP, world.config_map("a", {"k": "v"})), (PLAYTHING, world.plaything("a"))):
+        told = await world.client.make(wanted, field_manager=world.me)
+
+        assert told == (await world.get(kind, "a")).metadata
+
+
 async def test_every_write_has_a_higher_version_than_all_before(world: World) -> None:
     first = await world.create(world.config_map("a"))
     second = await world.create(world.config_map("b"))

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 import yaml
 
+from corral.engine.controller import confined
 from corral.install.generated import manifests
 from corral.install.manifests import read_deploy
-from corral.install.rbac import operator_objects
+from corral.install.rbac import namespaced_objects, operator_objects
 from corral.kinds.registry import KINDS
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding, RoleRef
@@ -89,8 +90,8 @@ class Restricted:
         return file
 
     @contextmanager
-    def operator(self) -> Iterator["Restricted"]:
-        options = ["--health-port", "0", "--lease-namespace", self.namespace, "--log-format", "json"]
+    def operator(self, *more: str) -> Iterator["Restricted"]:
+        options = [*more, "--health-port", "0", "--lease-namespace", self.namespace, "--log-format", "json"]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig())}
         with (
             self.log.open("wb") as log,
@@ -156,7 +157,8 @@ def restricted(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -
     for held in found.kubectl("get", "nodesets,wukongs", "-o", "name").split():
         found.kubectl("patch", held, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     for kind in ("clusterrole", "clusterrolebinding"):
-        corral_cluster.kubectl("delete", kind, f"{corral_namespace}-corral", "--ignore-not-found")
+        names = (f"{corral_namespace}-corral", f"{corral_namespace}-corral-{corral_namespace}")
+        corral_cluster.kubectl("delete", kind, *names, "--ignore-not-found")
 
 
 def rights() -> tuple[Object, ...]:
@@ -197,6 +199,17 @@ def test_with_the_rights_of_deploy_everything_is_made_and_taken_away_and_nothing
             "wukong/box",
             f"--timeout={WITHIN_S}s",
         )
+        assert restricted.refused() == 0, restricted.log.read_text()[-4000:]
+
+
+def test_an_operator_of_one_namespace_needs_no_rights_in_others(restricted: Restricted, corral_namespace: str) -> None:
+    inside = (confined(entry.build(), corral_namespace) for entry in KINDS if entry.kind.resource.namespaced)
+    restricted.grant(namespaced_objects(inside, corral_namespace))
+    with restricted.operator("--only-namespace", corral_namespace):
+        restricted.kubectl("apply", "-f", "-", stdin=MANIFESTS.rpartition("---")[2])
+        restricted.kubectl("wait", "--for=create", MADE[-1], f"--timeout={WITHIN_S}s")
+        restricted.kubectl("delete", "wukongs", "--all", "--wait=false")
+        restricted.kubectl("wait", "--for=delete", "wukong/box", f"--timeout={WITHIN_S}s")
         assert restricted.refused() == 0, restricted.log.read_text()[-4000:]
 
 

@@ -220,7 +220,8 @@ async def _make(action: Create | Apply, actor: Actor) -> bool:
         if isinstance(action, Apply):
             answer = await _mark_normalised(action.object, await _apply(action, actor), actor)
         else:
-            answer = await actor.client.create(action.object, field_manager=actor.manager)
+            told = await actor.client.make(action.object, field_manager=actor.manager)
+            answer = with_metadata(action.object, told)
     except (AlreadyExists, Conflict):
         wanted = action.object
         there = await actor.client.get(type(wanted), wanted.metadata.name, wanted.metadata.namespace)

@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 from corral.kube import discovery, requests
 from corral.kube.answers import Bookmark, Gone, Page, Put
 from corral.kube.calls import Calls, CallStatistics, Fence, Observer
-from corral.kube.codec import decode, decode_deleted, decode_event, decode_list
+from corral.kube.codec import decode, decode_deleted, decode_event, decode_list, decode_metadata
 from corral.kube.discovery import ServedResource, ServerVersion
 from corral.kube.errors import Conflict, Expired, Garbled, Invalid, Unreachable
 from corral.kube.execution import ExecResult, RunningCommand, exec_request, run, running
 from corral.kube.gate import Gate
 from corral.kube.lines import Lines, LineTooLong
 from corral.kube.logs import SILENCE_S_MAX, LogOptions, log_lines, log_request
-from corral.kube.meta import EMPTY, Object, Resource
+from corral.kube.meta import EMPTY, Object, ObjectMeta, Resource
 from corral.kube.retry import Repeat
 from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
@@ -164,6 +164,14 @@ class Client:
         request = requests.create(obj, field_manager=field_manager, dry_run=dry_run, priority=priority)
         answer = await self._calls.send(request, Repeat.HARMLESS if dry_run else Repeat.UNSENT, self._fence)
         return decode(type(obj), answer.body, request.subject)
+
+    async def make(self, obj: Object, *, field_manager: str, priority: Priority = Priority.NORMAL) -> ObjectMeta:
+        """As `create`, for whoever wants back no more than the metadata; a server that cannot tell less tells all."""
+        request = requests.create(
+            obj, field_manager=field_manager, dry_run=False, priority=priority, accept=requests.METADATA_ONLY
+        )
+        answer = await self._calls.send(request, Repeat.UNSENT, self._fence)
+        return decode_metadata(answer.body, request.subject)
 
     async def apply(
         self,

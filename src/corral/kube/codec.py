@@ -64,6 +64,10 @@ def decode(kind: type[T], body: bytes, subject: Subject) -> T:
     return _decode(_decoder(kind), body, subject)
 
 
+def decode_metadata(body: bytes, subject: Subject) -> ObjectMeta:
+    return _decode(_decoder(_Marker), body, subject).metadata
+
+
 def decode_value(shape: type[X], body: bytes, subject: Subject) -> X:
     """An answer that is no object: a version, a list of resources."""
     return _decode(_decoder(shape), body, subject)

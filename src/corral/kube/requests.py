@@ -11,6 +11,7 @@ from corral.kube.selection import Precondition, Propagation, Selector
 from corral.kube.transport import Priority, Request
 
 JSON = "application/json"
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -76,7 +77,7 @@ def watch(resource: Resource, where: Selector, *, resource_version: str, initial
     )
 
 
-def create(obj: Object, *, field_manager: str, dry_run: bool, priority: Priority) -> Request:
+def create(obj: Object, *, field_manager: str, dry_run: bool, priority: Priority, accept: str = JSON) -> Request:
     named = obj.metadata.name or obj.metadata.generate_name
     subject = Subject("create", obj.resource.kind, obj.metadata.namespace, named)
     _need_namespace(obj.resource, subject)
@@ -87,6 +88,7 @@ def create(obj: Object, *, field_manager: str, dry_run: bool, priority: Priority
         query=_write_query(field_manager, dry_run),
         body=encode(obj),
         content_type=JSON,
+        accept=accept,
         priority=priority,
         deadline_s=WRITE_S_MAX,
     )

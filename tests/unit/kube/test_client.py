@@ -128,6 +128,15 @@ async def test_create_sends_the_whole_object_once() -> None:
     assert transport.requests[0].path == "/api/v1/namespaces/lab/pods"
 
 
+async def test_make_asks_for_the_metadata_alone_and_takes_an_answer_that_has_more() -> None:
+    it, transport = client(answer(POD))
+
+    told = await it.make(a_pod(), field_manager="corral")
+    assert (told.name, told.namespace) == ("web", "lab")
+    assert transport.requests[0].accept.startswith("application/json;as=PartialObjectMetadata;")
+    assert transport.requests[0].method == "POST"
+
+
 async def test_create_over_another_is_already_exists() -> None:
     it, _ = client(refusal(409, "AlreadyExists", 'pods "web" already exists'))
 

@@ -74,6 +74,7 @@ def user_data_of(wukong: Wukong, secrets: Secrets) -> Mapping[str, Any]:
     keys = _public_keys(secrets, wukong.spec.ssh_key_secret)
     data: dict[str, Any] = {
         "hostname": init.hostname or names.machine_name(wukong.metadata.name),
+        "manage_etc_hosts": "localhost",  # its own name is known without a DNS; sudo would wait for one
         "growpart": {"mode": "auto", "devices": ["/"]},
         "resize_rootfs": True,
     }

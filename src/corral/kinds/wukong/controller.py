@@ -21,8 +21,9 @@ from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.cloudinit import secrets_needed
 from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import PROJECTS, Snapshot
+from corral.kinds.wukong.farewell import FINALIZER
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
-from corral.kinds.wukong.plan import FINALIZER, later, plan
+from corral.kinds.wukong.plan import later, plan
 from corral.kinds.wukong.report import report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot

@@ -18,26 +18,21 @@ from corral.engine import (
     Action,
     Apply,
     Create,
-    Delete,
     EmitEvent,
     Once,
-    Patch,
     Plan,
-    RemoveFinalizer,
     Wait,
     children,
     target,
 )
 from corral.engine.actions import EventType
-from corral.engine.children import name_taken
-from corral.kinds.wukong import names
 from corral.kinds.wukong.addresses import Pending, addresses, as_told
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.attachments import let_go, networks, owned
+from corral.kinds.wukong.attachments import networks
 from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
-from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.diskplan import disks, leftovers
 from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     PROJECTS,
@@ -47,13 +42,12 @@ from corral.kinds.wukong.facts import (
     needed_kinds,
     phase_of,
 )
+from corral.kinds.wukong.farewell import farewell
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
-from corral.kinds.wukong.restore import Stage, is_from, machine_restore
+from corral.kinds.wukong.restore import Stage, machine_restore
 from corral.kinds.wukong.schedule import scheduled
-from corral.kube.meta import Object, ref
+from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
-
-FINALIZER = "vm.corral.dev/cleanup"
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -61,12 +55,12 @@ def plan(snapshot: Snapshot) -> Plan:
     if wukong.spec.suspend:
         return NOTHING
     if wukong.metadata.deletion_timestamp is not None:
-        return _farewell(snapshot)
+        return farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
     whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + addresses(snapshot) + _guest(snapshot)
     whole += _restored(snapshot) + _exposed(snapshot)
     if snapshot.restoring.stage is not Stage.UNDER_WAY:
-        whole += _disks(snapshot) + _machine(snapshot) + _leftovers(snapshot)
+        whole += disks(snapshot) + _machine(snapshot) + leftovers(snapshot)
     whole += _scheduled(snapshot)
     whole += _told(snapshot, whole)
     return msgspec.structs.replace(whole, actions=_in_order(snapshot, whole.actions))
@@ -138,111 +132,6 @@ def _scheduled(snapshot: Snapshot) -> Plan:
     return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, has_machine=snapshot.machine is not None)
 
 
-def _disks(snapshot: Snapshot) -> Plan:
-    whole = NOTHING
-    for disk in snapshot.disks:
-        whole += _disk(snapshot, disk)
-    return whole
-
-
-def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
-    what = f"disk {disk.config.name}"
-    if _is_set_back(snapshot, disk):
-        return _made_way(_there(disk), snapshot.object.spec.restore_from_snapshot)
-    match disk.state:
-        case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
-            return NOTHING  # told by _absent
-        case State.MISSING if snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.machine:
-            return NOTHING  # what it is to be filled with is not known yet; told by _restored
-        case State.MISSING:
-            made = new_object(snapshot.object, disk)
-            return Plan(actions=(Create(object=made, reason="Missing", message=f"{what} does not exist yet"),))
-        case State.TAKEN:
-            return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
-        case State.GOING:
-            message = f"{what}: {ref(_there(disk))} is being deleted; it is made again when it is gone"
-            return Plan(waits=(Wait(reason="DiskBeingDeleted", message=message),))
-        case State.FAILED:
-            return Plan(waits=(Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True),))
-        case State.FILLING:
-            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
-        case State.UNBOUND:
-            message = f"{what}: waiting for a volume for claim {disk.name}"
-            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
-        case _:
-            return _marked(snapshot, disk) + _grown(disk)
-
-
-def _is_set_back(snapshot: Snapshot, disk: Disk) -> bool:
-    """Whether what there is of it has to go, because it is not from the snapshot."""
-    if not snapshot.restoring.replaces(disk.config.name) or disk.state in (State.MISSING, State.TAKEN, State.GOING):
-        return False
-    return not is_from(_there(disk), snapshot.object.spec.restore_from_snapshot)
-
-
-def _made_way(obj: Object, snapshot: str) -> Plan:
-    """A claim of CDI's goes with its DataVolume."""
-    message = f"it comes back as WukongSnapshot {snapshot} has it"
-    return Plan(actions=(Delete(target=target(obj), reason="DiskSetBack", message=message),))
-
-
-def _there(disk: Disk) -> Object:
-    found = disk.data_volume or disk.claim
-    assert found is not None  # noqa: S101 - only states of something that exists come here
-    return found
-
-
-def _failed_text(disk: Disk) -> str:
-    said = f": {disk.trouble}" if disk.trouble else ""
-    again = "delete it to try again" if disk.data_volume else "its volume is lost"
-    return f"disk {disk.config.name}: {ref(_there(disk))} failed{said}; {again}"
-
-
-def _filling_text(disk: Disk) -> str:
-    phase = disk.data_volume.status.phase if disk.data_volume else ""
-    far = f", {disk.progress}" if disk.progress else ""
-    trouble = f" ({disk.trouble})" if disk.trouble else ""
-    return f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}"
-
-
-def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
-    """The keep policy is written on the objects, where it still stands when the entry of the spec is gone.
-
-    Which snapshot it is from is forgotten with the wish, so that the same wish can be made again.
-    """
-    keep = keep_text(keep=disk.config.keep_on_delete)
-    forget = not snapshot.object.spec.restore_from_snapshot
-    actions = []
-    for obj in (obj for obj in (disk.data_volume, disk.claim) if obj is not None):
-        written = obj.metadata.annotations
-        marks: dict[str, str | None] = (
-            {names.KEEP_ANNOTATION: keep} if written.get(names.KEEP_ANNOTATION) != keep else {}
-        )
-        marks |= {names.RESTORED_ANNOTATION: None} if forget and names.RESTORED_ANNOTATION in written else {}
-        if marks:
-            message = "whether the disk outlives the Wukong, and whether it is from a snapshot"
-            merge = {"metadata": {"annotations": marks}}
-            actions.append(Patch(target=target(obj), merge=merge, reason="DiskMarked", message=message))
-    return Plan(actions=tuple(actions))
-
-
-def _grown(disk: Disk) -> Plan:
-    claim, size = disk.claim, disk.config.size
-    match growth(disk):
-        case Growth.TO_ASK if claim is not None:
-            merge = {"spec": {"resources": {"requests": {"storage": size}}}}
-            message = f"disk {disk.config.name} grows to {size}"
-            return Plan(actions=(Patch(target=target(claim), merge=merge, reason="DiskGrows", message=message),))
-        case Growth.REFUSED:
-            name = disk.storage_class.metadata.name if disk.storage_class else "of its claim"
-            message = f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion"
-            return Plan(waits=(Wait(reason="DiskCannotGrow", message=message, stalled=True),))
-        case Growth.UNDER_WAY:
-            return Plan(waits=(Wait(reason="DiskGrowing", message=f"disk {disk.config.name} is growing to {size}"),))
-        case _:
-            return NOTHING
-
-
 def _machine(snapshot: Snapshot) -> Plan:
     """Made when everything is there. One that exists is changed at once, and gets a new disk when that is ready."""
     wukong, present = snapshot.object, snapshot.machine
@@ -274,29 +163,6 @@ def _is_prepared(snapshot: Snapshot) -> bool:
         and not missing_networks(snapshot)
         and all(disk.is_usable for disk in snapshot.disks)
     )
-
-
-def _leftovers(snapshot: Snapshot) -> Plan:
-    """Disks that the spec no longer has, once the machine has let go of them."""
-    wanted = {disk.name for disk in snapshot.disks}
-    return Plan(
-        actions=tuple(
-            Delete(target=target(obj), reason="DiskNoLongerDesired", message="the spec no longer has this disk")
-            for obj in _own_disk_objects(snapshot)
-            if obj.metadata.name not in wanted | snapshot.volumes_in_use and _is_deletable(obj)
-        )
-    )
-
-
-def _own_disk_objects(snapshot: Snapshot) -> Iterable[DataVolume | PersistentVolumeClaim]:
-    """A claim that CDI made goes with its DataVolume."""
-    filled = {volume.metadata.name for volume in snapshot.data_volumes}
-    alone = [claim for claim in snapshot.claims if claim.metadata.name not in filled and is_of(snapshot.object, claim)]
-    return [*(volume for volume in snapshot.data_volumes if is_of(snapshot.object, volume)), *alone]
-
-
-def _is_deletable(obj: Object) -> bool:
-    return not is_kept(obj) and obj.metadata.deletion_timestamp is None
 
 
 def _not_yet(snapshot: Snapshot) -> Plan:
@@ -355,56 +221,3 @@ def _told(snapshot: Snapshot, whole: Plan) -> Plan:
         for wait in stalled[:1]
     ]
     return Plan(actions=tuple(events))
-
-
-def _farewell(snapshot: Snapshot) -> Plan:
-    """Machine, disks, networks, finalizer: each when the one before is gone. What is gone already is as good."""
-    wukong = snapshot.object
-    if FINALIZER not in wukong.metadata.finalizers:
-        return NOTHING
-    stages = (
-        ([snapshot.machine] if snapshot.machine and machine_is_ours(snapshot) else [], "the virtual machine is to end"),
-        ([snapshot.instance] if snapshot.instance and _is_own_instance(snapshot) else [], ""),
-        (_disks_to_delete(snapshot), "the disk is not to be kept"),
-    )
-    for there, why in stages:
-        if there:
-            return _ended(there, why)
-    if left := owned(snapshot):
-        actions = let_go(snapshot, left, reason="WukongDeleted", message="no machine uses the network any more")
-        return Plan(actions=tuple(actions), waits=_gone(left))
-    gone = "its machine, disks and networks are gone"
-    kept = [obj.metadata.name for obj in _own_disk_objects(snapshot) if is_kept(obj)]
-    message = f"{gone}; kept: {', '.join(kept)}" if kept else gone
-    leave = RemoveFinalizer(
-        target=target(wukong), present=wukong.metadata.finalizers, finalizer=FINALIZER, message=message
-    )
-    return Plan(actions=(leave,))
-
-
-def _is_own_instance(snapshot: Snapshot) -> bool:
-    """Of a machine of ours that is gone already; KubeVirt's label on it is its name."""
-    instance = snapshot.instance
-    return instance is not None and instance.metadata.labels.get(names.WUKONG_LABEL) == snapshot.object.metadata.name
-
-
-def _disks_to_delete(snapshot: Snapshot) -> list[DataVolume | PersistentVolumeClaim]:
-    return [obj for obj in _own_disk_objects(snapshot) if not is_kept(obj)]
-
-
-def _ended(there: Iterable[Object], why: str) -> Plan:
-    actions = tuple(
-        Delete(target=target(obj), reason="WukongDeleted", message=why)
-        for obj in there
-        if why and obj.metadata.deletion_timestamp is None
-    )
-    return Plan(actions=actions, waits=_gone(there))
-
-
-def _gone(there: Iterable[Object]) -> tuple[Wait, ...]:
-    return tuple(Wait(reason="Deleting", message=_holding_text(obj), on=ref(obj)) for obj in there)
-
-
-def _holding_text(obj: Object) -> str:
-    held = f", held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
-    return f"waiting until {ref(obj)} is gone{held}"

@@ -248,6 +248,7 @@ def test_user_data_survives_a_yaml_reader_whatever_is_in_it() -> None:
     text = cloud_init_secret(wukong, SECRETS).data["userdata"].decode()
     assert text.startswith("#cloud-config\n")
     assert yaml.safe_load(text) == user_data_of(wukong, SECRETS)
+    assert yaml.safe_load(text)["manage_etc_hosts"] == "localhost", "its own name needs no DNS"
     admin, eve = yaml.safe_load(text)["users"]
     assert admin["passwd"] == "$6$salt$hash"
     assert admin["ssh_authorized_keys"] == ["ssh-ed25519 AAAA one", "ssh-rsa BBBB two"]

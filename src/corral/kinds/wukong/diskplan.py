@@ -1,0 +1,141 @@
+"""What to do for the disks of a Wukong: made, marked, grown, set back, and deleted when nobody wants them. Pure."""
+
+from collections.abc import Iterable
+
+from corral.engine import NOTHING, Create, Delete, Patch, Plan, Wait, target
+from corral.engine.children import name_taken
+from corral.kinds.wukong import names
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.facts import Snapshot
+from corral.kinds.wukong.restore import Stage, is_from
+from corral.kube.meta import Object, ref
+from corral.kube.models.core_v1 import PersistentVolumeClaim
+
+
+def disks(snapshot: Snapshot) -> Plan:
+    whole = NOTHING
+    for disk in snapshot.disks:
+        whole += _disk(snapshot, disk)
+    return whole
+
+
+def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
+    what = f"disk {disk.config.name}"
+    if _is_set_back(snapshot, disk):
+        return _made_way(_there(disk), snapshot.object.spec.restore_from_snapshot)
+    match disk.state:
+        case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
+            return NOTHING  # told by `plan`
+        case State.MISSING if snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.machine:
+            return NOTHING  # what it is to be filled with is not known yet; told by `plan`
+        case State.MISSING:
+            made = new_object(snapshot.object, disk)
+            return Plan(actions=(Create(object=made, reason="Missing", message=f"{what} does not exist yet"),))
+        case State.TAKEN:
+            return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
+        case State.GOING:
+            message = f"{what}: {ref(_there(disk))} is being deleted; it is made again when it is gone"
+            return Plan(waits=(Wait(reason="DiskBeingDeleted", message=message),))
+        case State.FAILED:
+            return Plan(waits=(Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True),))
+        case State.FILLING:
+            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
+        case State.UNBOUND:
+            message = f"{what}: waiting for a volume for claim {disk.name}"
+            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
+        case _:
+            return _marked(snapshot, disk) + _grown(disk)
+
+
+def _is_set_back(snapshot: Snapshot, disk: Disk) -> bool:
+    """Whether what there is of it has to go, because it is not from the snapshot."""
+    if not snapshot.restoring.replaces(disk.config.name) or disk.state in (State.MISSING, State.TAKEN, State.GOING):
+        return False
+    return not is_from(_there(disk), snapshot.object.spec.restore_from_snapshot)
+
+
+def _made_way(obj: Object, snapshot: str) -> Plan:
+    """A claim of CDI's goes with its DataVolume."""
+    message = f"it comes back as WukongSnapshot {snapshot} has it"
+    return Plan(actions=(Delete(target=target(obj), reason="DiskSetBack", message=message),))
+
+
+def _there(disk: Disk) -> Object:
+    found = disk.data_volume or disk.claim
+    assert found is not None  # noqa: S101 - only states of something that exists come here
+    return found
+
+
+def _failed_text(disk: Disk) -> str:
+    said = f": {disk.trouble}" if disk.trouble else ""
+    again = "delete it to try again" if disk.data_volume else "its volume is lost"
+    return f"disk {disk.config.name}: {ref(_there(disk))} failed{said}; {again}"
+
+
+def _filling_text(disk: Disk) -> str:
+    phase = disk.data_volume.status.phase if disk.data_volume else ""
+    far = f", {disk.progress}" if disk.progress else ""
+    trouble = f" ({disk.trouble})" if disk.trouble else ""
+    return f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}"
+
+
+def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
+    """The keep policy is written on the objects, where it still stands when the entry of the spec is gone.
+
+    Which snapshot it is from is forgotten with the wish, so that the same wish can be made again.
+    """
+    keep = keep_text(keep=disk.config.keep_on_delete)
+    forget = not snapshot.object.spec.restore_from_snapshot
+    actions = []
+    for obj in (obj for obj in (disk.data_volume, disk.claim) if obj is not None):
+        written = obj.metadata.annotations
+        marks: dict[str, str | None] = (
+            {names.KEEP_ANNOTATION: keep} if written.get(names.KEEP_ANNOTATION) != keep else {}
+        )
+        marks |= {names.RESTORED_ANNOTATION: None} if forget and names.RESTORED_ANNOTATION in written else {}
+        if marks:
+            message = "whether the disk outlives the Wukong, and whether it is from a snapshot"
+            merge = {"metadata": {"annotations": marks}}
+            actions.append(Patch(target=target(obj), merge=merge, reason="DiskMarked", message=message))
+    return Plan(actions=tuple(actions))
+
+
+def _grown(disk: Disk) -> Plan:
+    claim, size = disk.claim, disk.config.size
+    match growth(disk):
+        case Growth.TO_ASK if claim is not None:
+            merge = {"spec": {"resources": {"requests": {"storage": size}}}}
+            message = f"disk {disk.config.name} grows to {size}"
+            return Plan(actions=(Patch(target=target(claim), merge=merge, reason="DiskGrows", message=message),))
+        case Growth.REFUSED:
+            name = disk.storage_class.metadata.name if disk.storage_class else "of its claim"
+            message = f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion"
+            return Plan(waits=(Wait(reason="DiskCannotGrow", message=message, stalled=True),))
+        case Growth.UNDER_WAY:
+            return Plan(waits=(Wait(reason="DiskGrowing", message=f"disk {disk.config.name} is growing to {size}"),))
+        case _:
+            return NOTHING
+
+
+def leftovers(snapshot: Snapshot) -> Plan:
+    """Disks that the spec no longer has, once the machine has let go of them."""
+    wanted = {disk.name for disk in snapshot.disks}
+    return Plan(
+        actions=tuple(
+            Delete(target=target(obj), reason="DiskNoLongerDesired", message="the spec no longer has this disk")
+            for obj in own_disk_objects(snapshot)
+            if obj.metadata.name not in wanted | snapshot.volumes_in_use and _is_deletable(obj)
+        )
+    )
+
+
+def own_disk_objects(snapshot: Snapshot) -> Iterable[DataVolume | PersistentVolumeClaim]:
+    """A claim that CDI made goes with its DataVolume."""
+    filled = {volume.metadata.name for volume in snapshot.data_volumes}
+    alone = [claim for claim in snapshot.claims if claim.metadata.name not in filled and is_of(snapshot.object, claim)]
+    return [*(volume for volume in snapshot.data_volumes if is_of(snapshot.object, volume)), *alone]
+
+
+def _is_deletable(obj: Object) -> bool:
+    return not is_kept(obj) and obj.metadata.deletion_timestamp is None
