@@ -66,7 +66,7 @@ datasource_list: [NoCloud]
 disable_root: true
 ssh_genkeytypes: [ed25519]
 ssh: {emit_keys_to_console: false}
-cloud_init_modules: [growpart, resizefs, disk_setup, mounts, set_hostname, users_groups, ssh]
+cloud_init_modules: [growpart, resizefs, disk_setup, mounts, set_hostname, update_etc_hosts, users_groups, ssh]
 cloud_config_modules: [runcmd]
 cloud_final_modules: [scripts_user]
 system_info:
