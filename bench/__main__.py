@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from bench import creation, events, idle, nodes, quickstart, reconfigure, record, sync, waiting, wukong
+from bench import creation, events, growth, idle, nodes, quickstart, reconfigure, record, sync, waiting, wukong
 from bench.claims import Finding, Run, bound_text, figure_text, number, value, verdict_text
 from bench.machine import this_machine
 from bench.page import page
@@ -32,11 +32,12 @@ FIGURES: dict[str, ModuleType] = {
     "waiting": waiting,
     "quickstart": quickstart,
     "reconfigure": reconfigure,
+    "growth": growth,
     "nodes": nodes,
     "wukong": wukong,
 }
 # On a cluster without the objects of the others:
-WITH_SLURM = frozenset({"quickstart", "reconfigure", "nodes", "wukong"})
+WITH_SLURM = frozenset({"quickstart", "reconfigure", "growth", "nodes", "wukong"})
 
 
 def main() -> int:
