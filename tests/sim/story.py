@@ -101,7 +101,7 @@ async def stands(client: SlurmClient, standing: str) -> bool:
 
 
 async def unchanged(client: SlurmClient) -> str:
-    """After seconds in which nothing happened: marks have whole ones, and slurmctld itself looks after nodes at times."""
+    """After seconds in which nothing happened: marks have whole ones, and slurmctld itself touches nodes at times."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             await asyncio.sleep(2)
