@@ -18,7 +18,7 @@ import msgspec
 from bench.claims import Claim, Run
 from bench.lab import Kubectl, Operator, namespace, operator, until
 from bench.process import Settings
-from bench.server import bare_session, our_client
+from bench.server import bare_post, bare_session, our_client
 from bench.world import at_once
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube import Precondition
@@ -193,9 +193,7 @@ async def posted(settings: Settings, where: str, pod: dict[str, Any], first: int
     async with bare_session(settings, connections=AT_ONCE) as session:
 
         async def post(body: bytes) -> None:
-            async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
-                response.raise_for_status()
-                await response.read()
+            await bare_post(session, path, body)
 
         began_s = time.monotonic()
         await at_once(bodies, post, workers=AT_ONCE)

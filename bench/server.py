@@ -48,3 +48,9 @@ def count_requests(metrics: str, resource: str) -> float:
         for labels, amount in samples
         if f'resource="{resource}"' in labels and 'verb="WATCH"' not in labels
     )
+
+
+async def bare_post(session: aiohttp.ClientSession, path: str, body: bytes) -> None:
+    async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
+        response.raise_for_status()
+        await response.read()

@@ -20,7 +20,7 @@ import msgspec
 from bench.claims import Claim, Run
 from bench.lab import CHECKOUT, Kubectl, Operator, namespace, operator, until
 from bench.process import Settings
-from bench.server import bare_session, our_client
+from bench.server import bare_post, bare_session, our_client
 from bench.world import at_once
 from corral.engine.differences import wire
 from corral.kinds.registry import KINDS
@@ -199,9 +199,7 @@ async def bare(settings: Settings, where: str, count: int) -> float:
 
         async def post(objects: list[tuple[str, bytes]]) -> None:
             for path, body in objects:
-                async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
-                    response.raise_for_status()
-                    await response.read()
+                await bare_post(session, path, body)
 
         began_s = time.monotonic()
         await at_once(bodies, post, workers=AT_ONCE)
