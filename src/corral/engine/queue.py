@@ -120,13 +120,14 @@ class WorkQueue(Generic[K]):
         if self._closed:
             return
         self._adds += 1
-        entry = _Entry(lane, self._now_s() + max(after_s, 0.0), (reason,) if reason else ())
+        now_s = self._now_s()
+        entry = _Entry(lane, now_s + max(after_s, 0.0), (reason,) if reason else ())
         if key not in self._running:
-            self._place(key, entry)
+            self._place(key, entry, now_s)
         elif (known := self._again.get(key)) is None:
             self._again[key] = entry
         else:
-            self._again[key] = known.merged(entry, self._now_s())
+            self._again[key] = known.merged(entry, now_s)
             self._coalesced += 1
 
     def retry(self, key: K, *, lane: Lane = Lane.CHANGE, reason: str = "") -> float:
@@ -202,7 +203,7 @@ class WorkQueue(Generic[K]):
         if self._running.pop(key, None) is None:
             raise ValueError(f"done({key!r}): this key was not taken, or is done already")
         if (again := self._again.pop(key, None)) is not None:
-            self._place(key, again)
+            self._place(key, again, self._now_s())
         if key in self._periods:
             self._add_periodic(key)
 
@@ -245,9 +246,8 @@ class WorkQueue(Generic[K]):
         every_s, reason = self._periods[key]
         self.add(key, lane=Lane.RESYNC, after_s=every_s * (1 + self._random.random() / 10), reason=reason)
 
-    def _place(self, key: K, new: "_Entry") -> None:
+    def _place(self, key: K, new: "_Entry", now_s: float) -> None:
         """Let an idle or waiting key wait as `new` asks, or as it does already if that is sooner."""
-        now_s = self._now_s()
         self._ring_alarms(now_s)
         ready = self._lane_of(key)
         known = self._delayed.pop(key, None) if ready is None else ready[key]

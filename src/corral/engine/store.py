@@ -151,7 +151,7 @@ class StoreWriter(Generic[T]):
         for obj in objects if self._trim is None else map(self._trim, objects):
             key = key_of(obj)
             known = staged.objects.get(key)
-            if known is None or not is_old_news(obj, known):
+            if known is None or not is_old_news(version_number(obj.metadata.resource_version), known):
                 staged.put(key, obj)
 
     def unstage(self, obj: T) -> None:
@@ -176,15 +176,16 @@ class StoreWriter(Generic[T]):
     def put(self, obj: T) -> tuple[Change[T], ...]:
         if self._trim is not None:
             obj = self._trim(obj)
-        self.progress(obj.metadata.resource_version)
+        number = version_number(obj.metadata.resource_version)
+        self._progress(obj.metadata.resource_version, number)
         table, key = self._contents.table, key_of(obj)
         known = table.objects.get(key)
         if known is None:
-            if self._is_ghost(obj):
+            if self._is_ghost(obj, number):
                 return ()
             table.put(key, obj)
             return (Added(obj),)
-        if is_old_news(obj, known):
+        if is_old_news(number, known):
             return ()
         if known.metadata.uid == obj.metadata.uid:
             table.put(key, obj)
@@ -205,7 +206,10 @@ class StoreWriter(Generic[T]):
 
     def progress(self, version: str) -> None:
         """Everything up to `version` has been seen. A version lower than the last is a late event's: no news."""
-        contents, number = self._contents, version_number(version)
+        self._progress(version, version_number(version))
+
+    def _progress(self, version: str, number: int | None) -> None:
+        contents = self._contents
         if number is None or contents.version_seen is None or number > contents.version_seen:
             contents.version, contents.version_seen = version, number
 
@@ -222,9 +226,8 @@ class StoreWriter(Generic[T]):
         if len(self._tombstones) > TOMBSTONES_MAX:
             del self._tombstones[next(iter(self._tombstones))]
 
-    def _is_ghost(self, obj: T) -> bool:
+    def _is_ghost(self, obj: T, number: int | None) -> bool:
         """A late event of something that went. (With a selector the same object may come back: then it is newer.)"""
-        number = version_number(obj.metadata.resource_version)
         return number is not None and number <= self._tombstones.get(obj.metadata.uid, self._listed_at)
 
 
@@ -259,14 +262,13 @@ def differences(before: Mapping[Key, T], after: Mapping[Key, T]) -> Iterator[Cha
             yield Updated(known, new)
 
 
-def is_old_news(news: Object, known: Object) -> bool:
-    """Whether an event about one name tells nothing that we do not know already.
+def is_old_news(number: int | None, known: Object) -> bool:
+    """Whether an event of this version about one name tells nothing that we do not know already.
 
     Two objects that had one name after another are ordered by version too: the versions of a kind are one sequence.
     """
-    news_number = version_number(news.metadata.resource_version)
     known_number = version_number(known.metadata.resource_version)
-    return news_number is not None and known_number is not None and news_number <= known_number
+    return number is not None and known_number is not None and number <= known_number
 
 
 def is_newer(known: Object, news: Object) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from corral.kube import discovery, requests
 from corral.kube.answers import Bookmark, Gone, Page, Put
 from corral.kube.calls import Calls, CallStatistics, Fence, Observer
-from corral.kube.codec import decode, decode_deleted, decode_event, decode_list, decode_metadata
+from corral.kube.codec import decode, decode_deleted, decode_events, decode_list, decode_metadata
 from corral.kube.discovery import ServedResource, ServerVersion
 from corral.kube.errors import Conflict, Expired, Garbled, Invalid, Unreachable
 from corral.kube.execution import ExecResult, RunningCommand, exec_request, run, running
@@ -152,10 +152,11 @@ class Client:
         request = requests.watch(cls.resource, where, resource_version=resource_version, initial_list=initial_list)
         async with (
             self._calls.stream(request) as stream,
-            aclosing(watch_lines(stream, request, silence_s_max)) as lines,
+            aclosing(whole_lines(stream, request, silence_s_max)) as pieces,
         ):
-            async for line in lines:
-                yield decode_event(cls, line, request.subject)
+            async for lines in pieces:
+                for event in decode_events(cls, lines, request.subject):
+                    yield event
 
     async def create(
         self, obj: T, *, field_manager: str, dry_run: bool = False, priority: Priority = Priority.NORMAL
@@ -366,16 +367,16 @@ class Client:
         return await discovery.openapi(self._calls, path)
 
 
-async def watch_lines(stream: Stream, request: Request, silence_s_max: float) -> AsyncGenerator[bytes, None]:
-    """The stream cut into lines. A stream that ends within a line was torn."""
+async def whole_lines(stream: Stream, request: Request, silence_s_max: float) -> AsyncGenerator[bytes, None]:
+    """What came, cut where lines end. A stream that ends within a line was torn."""
     lines = Lines()
     async for chunk in stream.chunks(silence_s_max=silence_s_max):
         try:
             complete = lines.feed(chunk)
         except LineTooLong as error:
             raise Garbled(request.subject, f"cannot read the answer: {error}") from None
-        for line in complete:
-            yield line
+        if complete:
+            yield complete
     if lines.rest():
         raise Unreachable(request.subject, "the connection broke off within an event")
 

@@ -7,7 +7,7 @@ What cannot be decoded is `Garbled`. Its message has the path and the type that 
 when that is no JSON object (a proxy's page), because objects may hold secrets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
@@ -40,6 +40,7 @@ X = TypeVar("X")
 
 INITIAL_LIST_ENDS = "k8s.io/initial-events-end"
 QUOTED_BYTES_MAX = 120
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(obj: Object) -> bytes:
@@ -89,34 +90,36 @@ def decode_deleted(kind: type[T], body: bytes, subject: Subject) -> T | None:
     return decode(kind, body, subject)
 
 
-def decode_event(kind: type[T], line: bytes, subject: Subject) -> Put[T] | Gone[T] | Bookmark:
-    """One line of a watch. An ERROR line is raised as the error it tells of."""
+def decode_events(kind: type[T], lines: bytes, subject: Subject) -> Iterator[Put[T] | Gone[T] | Bookmark]:
+    """What whole lines of a watch say. An ERROR line, or one that cannot be read, is raised after what is before it."""
+    decoder = _event_decoder(dict if issubclass(kind, Unstructured) else kind)
+    try:
+        told = iter(decoder.decode_lines(lines))
+    except UNREADABLE:
+        told = (_decode(decoder, line, subject) for line in lines.split(b"\n") if line)
+    for event in told:
+        yield _said(kind, event, subject)
+
+
+def _said(kind: type[T], event: Any, subject: Subject) -> Put[T] | Gone[T] | Bookmark:
+    if isinstance(event, _Bookmark):
+        meta = event.object.metadata
+        return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_LIST_ENDS) == "true")
+    if isinstance(event, _Error):
+        raise _error(subject, event.object.code, event.object, None)
+    obj: T = event.object
     if issubclass(kind, Unstructured):
-        event = _decode(_event_decoder(dict), line, subject)
-        if isinstance(event, _Added | _Modified | _Deleted):
-            event = type(event)(_untyped(kind, event.object, subject))
-    else:
-        event = _decode(_event_decoder(kind), line, subject)
-    match event:
-        case _Added(obj):
-            return Put(obj, "ADDED")
-        case _Modified(obj):
-            return Put(obj, "MODIFIED")
-        case _Deleted(obj):
-            return Gone(obj)
-        case _Bookmark(marker):
-            meta = marker.metadata
-            return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_LIST_ENDS) == "true")
-        case _Error(status):
-            raise _error(subject, status.code, status, None)
-    raise AssertionError(event)
+        obj = cast("T", _untyped(kind, event.object, subject))
+    if isinstance(event, _Deleted):
+        return Gone(obj)
+    return Put(obj, "MODIFIED" if isinstance(event, _Modified) else "ADDED")
 
 
 def error_of(subject: Subject, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The typed error for an answer of 400 or more. A body that is no Status (a proxy's page) still gives one."""
     try:
         told = _decoder(_Status).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         told = _Status(message=_quoted(body))
     return _error(subject, status, told, _retry_after_s(headers, told))
 
@@ -208,7 +211,7 @@ def _event_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _decode(decoder: msgspec.json.Decoder[X], body: bytes, subject: Subject) -> X:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         quoted = "" if body.lstrip()[:1] == b"{" else f": {_quoted(body)}"
         raise Garbled(subject, f"cannot read the answer: {error}{quoted}") from None
 

@@ -54,7 +54,7 @@ async def log_lines(calls: Calls, request: Request, silence_s_max: float) -> Asy
                 complete = lines.feed(chunk)
             except LineTooLong as error:
                 raise Garbled(request.subject, f"cannot read the log: {error}") from None
-            for line in complete:
+            for line in filter(None, complete.split(b"\n")):
                 yield _text(line)
     if rest := lines.rest():
         yield _text(rest)

@@ -186,24 +186,25 @@ async def follow(
             await asyncio.sleep(failed.pause_s)
 
 
-async def answers(
+def answers(
     client: Client, kind: type[T], where: Selector, state: State, silence_s_max: float
 ) -> AsyncGenerator[Page[T] | Put[T] | Gone[T] | Bookmark, None]:
     """Ask the server what the state asks for, once."""
-    if isinstance(state, Probing):
-        yield await client.list_page(kind, where, limit=1)
-        return
-    if isinstance(state, Paging):
-        limit = 0 if state.at_once else PAGE_SIZE
-        yield await client.list_page(kind, where, limit=limit, continue_token=state.continue_token)
-        return
-    version = state.version if isinstance(state, Watching) else ""
-    stream = client.watch(
-        kind, where, resource_version=version, initial_list=isinstance(state, Streaming), silence_s_max=silence_s_max
-    )
-    async with aclosing(stream):
-        async for answer in stream:
-            yield answer
+    match state:
+        case Probing():
+            return _one_page(client, kind, where, limit=1)
+        case Paging(continue_token=token, at_once=at_once):
+            return _one_page(client, kind, where, limit=0 if at_once else PAGE_SIZE, continue_token=token)
+        case Watching(version):
+            return client.watch(kind, where, resource_version=version, silence_s_max=silence_s_max)
+        case Streaming():
+            return client.watch(kind, where, initial_list=True, silence_s_max=silence_s_max)
+
+
+async def _one_page(
+    client: Client, kind: type[T], where: Selector, *, limit: int, continue_token: str = ""
+) -> AsyncGenerator[Page[T], None]:
+    yield await client.list_page(kind, where, limit=limit, continue_token=continue_token)
 
 
 def fresh(failures: int, *, streams_lists: bool) -> State:

@@ -3,7 +3,7 @@
 import pytest
 
 from corral.kube.answers import Bookmark, Gone, Put
-from corral.kube.codec import decode, decode_event, decode_list, encode, error_of
+from corral.kube.codec import decode, decode_events, decode_list, encode, error_of
 from corral.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -53,6 +53,10 @@ def line(event: str, content: str) -> bytes:
     return f'{{"type":"{event}","object":{content}}}'.encode()
 
 
+def said(lines: bytes) -> list[Put[Pod] | Gone[Pod] | Bookmark]:
+    return list(decode_events(Pod, lines, ABOUT))
+
+
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -64,25 +68,37 @@ def line(event: str, content: str) -> bytes:
 def test_a_watch_line_is_an_event(event: str, expected: Put[Pod] | Gone[Pod]) -> None:
     content = '{"metadata":{"name":"web","namespace":"lab","resourceVersion":"3"}}'
 
-    assert decode_event(Pod, line(event, content), ABOUT) == expected
+    assert said(line(event, content)) == [expected]
 
 
 def test_the_order_of_the_keys_of_a_watch_line_does_not_matter() -> None:
     turned = b'{"object":{"metadata":{"name":"web","namespace":"lab"}},"type":"ADDED"}'
 
-    assert decode_event(Pod, turned, ABOUT) == Put(a_pod(), "ADDED")
+    assert said(turned) == [Put(a_pod(), "ADDED")]
 
 
 def test_a_bookmark_says_whether_the_initial_list_ends() -> None:
     end = '{"kind":"Pod","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}'
 
-    assert decode_event(Pod, line("BOOKMARK", end), ABOUT) == Bookmark("9", initial_list_ends=True)
-    assert decode_event(Pod, line("BOOKMARK", '{"metadata":{"resourceVersion":"9"}}'), ABOUT) == Bookmark("9")
+    assert said(line("BOOKMARK", end)) == [Bookmark("9", initial_list_ends=True)]
+    assert said(line("BOOKMARK", '{"metadata":{"resourceVersion":"9"}}')) == [Bookmark("9")]
 
 
 def test_an_error_line_is_raised_as_what_it_tells_of() -> None:
     with pytest.raises(Expired, match="too old"):
-        decode_event(Pod, line("ERROR", '{"code":410,"reason":"Expired","message":"too old"}'), ABOUT)
+        said(line("ERROR", '{"code":410,"reason":"Expired","message":"too old"}'))
+
+
+@pytest.mark.parametrize(
+    "last", [line("ERROR", '{"code":410,"message":"too old"}'), b'{"type":"ADDED","obj', b'{"type":"PUT"}', b"<html>"]
+)
+def test_what_comes_before_a_line_of_trouble_is_said_first(last: bytes) -> None:
+    before = line("ADDED", '{"metadata":{"name":"web","namespace":"lab"}}')
+    events = decode_events(Pod, b"\n".join([before, b"", before, last, before, b""]), ABOUT)
+
+    assert [next(events), next(events)] == [Put(a_pod(), "ADDED")] * 2
+    with pytest.raises(Expired if b"410" in last else Garbled):
+        next(events)
 
 
 @pytest.mark.parametrize(

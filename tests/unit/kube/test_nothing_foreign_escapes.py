@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.kube.codec import decode, decode_deleted, decode_event, decode_list, error_of
+from corral.kube.codec import decode, decode_deleted, decode_events, decode_list, error_of
 from corral.kube.errors import ApiError, KubeError, Subject, Unreachable
 from corral.kube.execution import exit_code_of
 from corral.kube.meta import EMPTY
@@ -34,9 +34,11 @@ BODIES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encod
 @given(BODIES)
 def test_any_bytes_decode_or_are_an_error_of_ours(body: bytes) -> None:
     for kind in (Pod, DEPLOYMENTS.untyped()):
-        for attempt in (decode, decode_list, decode_deleted, decode_event):
+        for attempt in (decode, decode_list, decode_deleted):
             with suppress(KubeError):
                 attempt(kind, body, ABOUT)
+        with suppress(KubeError):
+            list(decode_events(kind, body, ABOUT))
 
 
 @given(st.integers(400, 599), BODIES)
