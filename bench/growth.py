@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,8 +25,10 @@ from corral.kube import Precondition
 from corral.kube.models.core_v1 import Pod
 
 AT_ONCE = 16
-NODESET = "worker"
+API = "slurm.corral.dev/v1alpha1"
+SLURM, NODESET = "far", "worker"
 SETTLE_S = 5.0
+NOWHERE = {"schedulerName": "nobody"}
 
 FIRST = Claim(
     key="nodes-first",
@@ -102,8 +104,8 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
         before = after
 
 
-def manifests() -> str:
-    """A slurmctld that nobody answers for, and a NodeSet whose pods no scheduler takes."""
+def manifests(pod_spec: Mapping[str, Any] = NOWHERE) -> str:
+    """A slurmctld that nobody answers for, and a NodeSet, of whose pods more is said here."""
     keys = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in ("slurm.key", "jwt.key")}
     controller = {
         "external": {"host": "192.0.2.1", "port": 6817},
@@ -111,16 +113,15 @@ def manifests() -> str:
         "jwtKeyRef": {"name": "keys", "key": "jwt.key"},
     }
     nodeset = {
-        "controllerRef": {"name": "far"},
+        "controllerRef": {"name": SLURM},
         "replicas": 0,
         "slurmd": {"resources": {"limits": {"cpu": "8", "memory": "16Gi"}}},
-        "template": {"spec": {"schedulerName": "nobody"}},
+        "template": {"spec": pod_spec},
     }
-    api = "slurm.corral.dev/v1alpha1"
     objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": keys},
-        {"apiVersion": api, "kind": "Controller", "metadata": {"name": "far"}, "spec": controller},
-        {"apiVersion": api, "kind": "NodeSet", "metadata": {"name": NODESET}, "spec": nodeset},
+        {"apiVersion": API, "kind": "Controller", "metadata": {"name": SLURM}, "spec": controller},
+        {"apiVersion": API, "kind": "NodeSet", "metadata": {"name": NODESET}, "spec": nodeset},
     ]
     return "\n---\n".join(json.dumps(one) for one in objects)
 
@@ -144,7 +145,9 @@ def grown(settings: Settings, kubectl: Kubectl, running: Operator, replicas: int
 
     def made() -> list[float]:
         return [
-            one.at for one in running.sent(began) if one.verb == "create" and one.kind == "Pod" and one.status == 201
+            one.at
+            for one in running.sent(began)
+            if (one.verb, one.resource, one.subresource, one.status) == ("create", "pods", "", 201)
         ]
 
     until(f"{replicas} pods", lambda: len(made()) >= replicas - there)

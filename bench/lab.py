@@ -23,9 +23,12 @@ from pathlib import Path
 
 import msgspec
 
+from bench.audit import LEASES, AuditLog, Sent
 from bench.process import MeasurementFailed, Settings
 from bench.world import NAME
 from corral.local import builds
+from corral.local.controlplane import AUDIT
+from corral.local.home import home_of
 from corral.local.kubectl import memory
 from corral.local.processes import memory_bytes
 
@@ -33,6 +36,7 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parent
 IMAGES = ("slurm:26.05", "mariadb:11.8")
 OUR_KINDS = "slurm"  # the category of all of them
+OPERATOR = "bench-operator"  # as the API server sees it
 WITHIN_S = 300.0
 LOOK_EVERY_S = 0.1
 WORKERS = 3
@@ -41,20 +45,6 @@ FIRST_JOB = f"""
 until [ "$(sinfo -h -t idle -o %D 2>/dev/null | head -n 1)" = {WORKERS} ]; do sleep 0.1; done
 srun -N{WORKERS} hostname
 """
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """One request of the operator; `at` in seconds since the epoch."""
-
-    at: float
-    verb: str
-    kind: str
-    status: int
-
-    @property
-    def is_write(self) -> bool:
-        """Refused attempts are writes too: they cost the same. The lease, which is renewed all the time, is apart."""
-        return self.verb in ("create", "apply", "patch", "delete", "evict") and self.kind != "Lease"
 
 
 class Kubectl(msgspec.Struct, frozen=True):
@@ -80,13 +70,12 @@ class Kubectl(msgspec.Struct, frozen=True):
 
 
 class Operator:
-    """A running operator, and every request that it has sent."""
+    """A running operator, and every request of it that the API server has answered."""
 
-    def __init__(self, pid: int, requests: Path) -> None:
+    def __init__(self, pid: int, audit: AuditLog) -> None:
         self._pid = pid
-        self._requests = requests
+        self._audit = audit
         self._seen: list[Sent] = []
-        self._read_bytes = 0
 
     @property
     def cpu_s(self) -> float:
@@ -99,19 +88,16 @@ class Operator:
         return memory_bytes(self._pid)
 
     def sent(self, since: float) -> list[Sent]:
-        """Only what is new is read: whoever watches must not cost what is watched its processor."""
-        with self._requests.open("rb") as file:
-            file.seek(self._read_bytes)
-            lines = file.read().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith(b"\n")]
-        self._read_bytes += sum(map(len, whole))
-        self._seen += (msgspec.json.decode(line, type=Sent) for line in whole)
+        self._seen += self._audit.news()
         return [one for one in self._seen if one.at >= since]
 
 
 @contextmanager
-def operator(settings: Settings, images: Sequence[str] = IMAGES) -> Iterator[Operator]:
-    """Images and definitions in place, and `bench.operator` running, until the block ends."""
+def operator(settings: Settings, images: Sequence[str] = IMAGES, slurm: str = "") -> Iterator[Operator]:
+    """Images and definitions in place, and `bench.operator` running, until the block ends.
+
+    `slurm`: where every slurmrestd is asked, instead of at its Service.
+    """
     kubectl = Kubectl(settings.kubeconfig)
     if images:
         _run([sys.executable, "-m", "images", *images, "--cluster", NAME])
@@ -119,14 +105,13 @@ def operator(settings: Settings, images: Sequence[str] = IMAGES) -> Iterator[Ope
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=definitions)
     shutil.rmtree(memory(Path(settings.kubeconfig)), ignore_errors=True)  # it was filled before they were there
     with tempfile.TemporaryDirectory() as folder:
-        requests, log = Path(folder, "requests"), Path(folder, "log")
-        requests.touch()
-        with log.open("wb") as stderr:
-            command = [sys.executable, "-m", "bench.operator", settings.kubeconfig, str(requests)]
+        log = Path(folder, "log")
+        with log.open("wb") as stderr, AuditLog(home_of(NAME).log(AUDIT), OPERATOR) as audit:
+            command = [sys.executable, "-m", "bench.operator", settings.kubeconfig, slurm]
             process = subprocess.Popen(command, cwd=CHECKOUT, stderr=stderr)
             try:
-                running = Operator(process.pid, requests)
-                until("the operator leads", lambda: any(one.kind == "Lease" for one in running.sent(0.0)))
+                running = Operator(process.pid, audit)
+                until("the operator leads", lambda: any(one.resource == LEASES for one in running.sent(0.0)))
                 yield running
             except MeasurementFailed as error:
                 raise MeasurementFailed(f"{error}\n{log.read_text(errors='replace')[-3000:]}") from None

@@ -15,14 +15,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from bench.audit import LEASES, Sent
 from bench.claims import Claim, Run
-from bench.lab import CHECKOUT, Kubectl, Operator, Sent, bare_manifests, first_job, namespace, operator, said_at, until
+from bench.lab import CHECKOUT, Kubectl, Operator, bare_manifests, first_job, namespace, operator, said_at, until
 from bench.process import Settings
 from corral.kinds.parts import GROUP
 from corral.kinds.registry import KINDS
 
-OUR_KINDS = frozenset(entry.kind.resource.kind for entry in KINDS)
-NO_CHILDREN = OUR_KINDS | {"Event"}
+OURS = frozenset(entry.kind.resource.plural for entry in KINDS)
+NO_CHILDREN = OURS | {"events"}
 CHILD_KINDS = "pods,services,secrets,configmaps,statefulsets,deployments,poddisruptionbudgets,controllerrevisions"
 LATE_S = 4.0  # a slurmd that found no slurmctld and tries again after ten seconds; its log is shown
 SETTLE_S = 15.0  # what is only detail is told within ten seconds
@@ -165,8 +166,8 @@ def children(kubectl: Kubectl) -> int:
 
 
 def counted(sent: Sequence[Sent], child_count: int) -> dict[str, Run]:
-    child_writes = sum(one.is_write and one.kind not in NO_CHILDREN for one in sent)
-    statuses = Counter(one.kind for one in sent if one.verb == "apply" and one.kind in OUR_KINDS)
+    child_writes = sum(one.is_write and one.resource not in NO_CHILDREN for one in sent)
+    statuses = Counter(one.resource for one in sent if one.subresource == "status" and one.resource in OURS)
     return {
         CHILD_WRITES.key: Run(child_writes, child_count),
         STATUS_WRITES.key: Run(max(statuses.values()), statuses.total()),
@@ -174,6 +175,6 @@ def counted(sent: Sequence[Sent], child_count: int) -> dict[str, Run]:
 
 
 def quiet_run(sent: Sequence[Sent], seconds: float) -> Run:
-    lease = sum(one.kind == "Lease" for one in sent)
-    others = sum(one.kind != "Lease" and one.verb != "watch" for one in sent)
+    lease = sum(one.resource == LEASES for one in sent)
+    others = sum(one.resource != LEASES and one.verb != "watch" for one in sent)
     return Run(others * 60 / seconds, lease * 60 / seconds)

@@ -30,7 +30,7 @@ def running_cluster() -> Iterator[Path]:
     home = home_of(NAME)
     was_there = home.spec_file.exists()
     try:
-        if _corral("up", "--name", NAME, "--bare") != 0:
+        if _corral("up", "--name", NAME, "--bare", "--audit") != 0:
             raise MeasurementFailed(f"`corral up --name {NAME}` failed")
         yield home.kubeconfig
     finally:

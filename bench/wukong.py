@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from bench.audit import LEASES
 from bench.claims import Claim, Run
 from bench.lab import CHECKOUT, Kubectl, Operator, namespace, operator, until
 from bench.process import Settings
@@ -39,7 +40,7 @@ AT_ONCE = 16
 CHILDREN = 5  # network, cloud-init, DataVolume, claim, machine
 SETTLE_S = 20.0
 CLASS = "bench-wukong"
-OURS = "Wukong"
+OURS = "wukongs"
 NEEDED = frozenset(entry.kind.resource.plural_and_group for entry in KINDS) | {"virtualmachines.kubevirt.io"}
 
 CREATION = Claim(
@@ -151,8 +152,8 @@ def lived(settings: Settings, kubectl: Kubectl, count: int) -> Took:
     return Took(
         made_s=made_s,
         half_made_s=half_made_s,
-        child_writes=sum(one.kind not in (OURS, "Event") for one in sent),
-        status_writes=sum(one.verb == "apply" and one.kind == OURS for one in sent),
+        child_writes=sum(one.resource not in (OURS, "events") for one in sent),
+        status_writes=sum((one.resource, one.subresource) == (OURS, "status") for one in sent),
         quiet_requests=quiet,
         quiet_cpu_share=share,
     )
@@ -210,8 +211,8 @@ def machines_made(running: Operator, count: int) -> tuple[float, float]:
     """From the operator's first write until all machines were made, and until half of them were."""
 
     def machines() -> list[float]:
-        made = (one for one in running.sent(0.0) if one.kind == "VirtualMachine" and one.status in (200, 201))
-        return sorted(one.at for one in made if one.verb in ("apply", "create"))
+        made = (one for one in running.sent(0.0) if one.resource == "virtualmachines" and one.status == 201)
+        return sorted(one.at for one in made)
 
     until(f"{count} machines", lambda: len(machines()) >= count)
     began = min(one.at for one in running.sent(0.0) if one.is_write)
@@ -229,7 +230,7 @@ def still(running: Operator, seconds: float) -> tuple[float, float]:
     time.sleep(SETTLE_S)
     began, began_cpu_s = time.time(), running.cpu_s
     time.sleep(seconds)
-    requests = [one for one in running.sent(began) if one.kind != "Lease" and one.verb != "watch"]
+    requests = [one for one in running.sent(began) if one.resource != LEASES and one.verb != "watch"]
     return len(requests) * 60 / seconds, (running.cpu_s - began_cpu_s) / seconds
 
 

@@ -33,17 +33,20 @@ name_option = click.option(
 @name_option
 @click.option("--nodes", type=click.IntRange(1, 5), help="How many nodes.  [default: 1, or as many as it has]")
 @click.option("--bare", is_flag=True, help="Only Kubernetes, nothing of Corral in it.")
+@click.option("--audit", is_flag=True, help="Log who asks the API server for what: `corral local logs audit`.")
 @click.option("--context", metavar="NAME", help="Into an existing cluster of your kubeconfig, in its namespace.")
 @click.option(
     "--image-prefix", default="", metavar="PREFIX", help="With --context: where you have pushed the images to."
 )
-def up_command(name: str, nodes: int | None, bare: bool, context: str | None, image_prefix: str) -> None:
+def up_command(name: str, nodes: int | None, bare: bool, audit: bool, context: str | None, image_prefix: str) -> None:
     """Start a real Kubernetes on this machine with Corral and a small Slurm cluster in it, and run a first job.
 
     What is there already is kept, or repaired.
     """
     if image_prefix and not context:
         raise click.UsageError("--image-prefix is for --context: a local cluster gets the images that are built here")
+    if audit and context:
+        raise click.UsageError("--audit is for a local cluster: the API server of yours is not ours to set up")
     with one_sentence():
         if context:
             foreign.up(context, bare, image_prefix)
@@ -52,9 +55,9 @@ def up_command(name: str, nodes: int | None, bare: bool, context: str | None, im
         if os.geteuid() != 0:
             _way_to_root()  # better told now than after a quarter of an hour of building
         if bare:
-            _start_bare(name, nodes)
+            _start_bare(name, nodes, audit)
         else:
-            _start(name, nodes)
+            _start(name, nodes, audit)
 
 
 @click.command("down", short_help="Take that away again; nothing of it stays")
@@ -168,7 +171,7 @@ def kubectl_command(name: str, arguments: tuple[str, ...]) -> None:
 commands: tuple[click.Command, ...] = (up_command, down_command, local_group, kubectl_command)
 
 
-def _start_bare(name: str, nodes: int | None) -> None:
+def _start_bare(name: str, nodes: int | None, audit: bool) -> None:
     from corral.local import builds, cluster
     from corral.local.home import home_of
     from corral.local.progress import Progress
@@ -177,7 +180,7 @@ def _start_bare(name: str, nodes: int | None) -> None:
     _prepare_as_user()
     with Progress((*builds.PREPARE_STEPS, *cluster.UP_STEPS)) as progress:
         builds.prepare(progress)
-        spec = cluster.up(name, nodes, progress)
+        spec = cluster.up(name, nodes, progress, audit=audit)
     flag = _name_flag(name)
     click.echo(f"\n{_introduction(spec)}\n")
     echo_commands(
@@ -188,7 +191,7 @@ def _start_bare(name: str, nodes: int | None) -> None:
     )
 
 
-def _start(name: str, nodes: int | None) -> None:
+def _start(name: str, nodes: int | None, audit: bool) -> None:
     from corral.install import up
     from corral.kube import load_credentials
     from corral.local import builds, checkout, cluster
@@ -202,7 +205,7 @@ def _start(name: str, nodes: int | None) -> None:
     with Progress((*builds.PREPARE_STEPS, *images, *cluster.UP_STEPS, checkout.IMPORT, *up.STEPS)) as progress:
         builds.prepare(progress)
         archives = checkout.build_all(recipes, progress)
-        spec = cluster.up(name, nodes, progress)
+        spec = cluster.up(name, nodes, progress, audit=audit)
         checkout.load(name, archives, progress)
         job = up.bring_up(load_credentials(home.kubeconfig), progress, image_key=recipes[0].key)
     click.echo(f"\n{_introduction(spec)} Corral and a Slurm cluster run in it.\n\n{job.text}\n\nTry next:\n")

@@ -83,12 +83,12 @@ def observe(spec: Spec, home: Home) -> Observed:
     )
 
 
-def up(name: str, node_count: int | None, progress: Progress) -> Spec:
+def up(name: str, node_count: int | None, progress: Progress, *, audit: bool = False) -> Spec:
     """Make the cluster be there and ready. `progress` must plan UP_STEPS."""
     home = home_of(name)
     _check_machine(home)
     with locked(home.path):
-        spec = _settle_spec(home, name, node_count)
+        spec = _settle_spec(home, name, node_count, audit=audit)
         with progress.step("Network") as step:
             _repair(spec, home, step)
             step.note(str(spec.machines.supernet(new_prefix=20)))
@@ -149,8 +149,8 @@ def _check_machine(home: Home) -> None:
         )
 
 
-def _settle_spec(home: Home, name: str, node_count: int | None) -> Spec:
-    """The description as it was, grown if asked; a new cluster gets the first free subnet."""
+def _settle_spec(home: Home, name: str, node_count: int | None, *, audit: bool) -> Spec:
+    """The description as it was, with more nodes or an audit log if asked; a new one gets the first free subnet."""
     with locked(clusters_root()):
         known = home.read_spec()
         count = checked_node_count(node_count, known.node_count if known else None)
@@ -160,7 +160,7 @@ def _settle_spec(home: Home, name: str, node_count: int | None) -> Spec:
                 f"remove that route, or run `corral down --name {name}` and `corral up` for another subnet"
             )
         block = known.block if known else free_block((*network.in_use(), *_blocks_of_others(name)))
-        spec = Spec(name, count, block)
+        spec = Spec(name, count, block, audit or (known is not None and known.audit))
         if spec != known:
             write(home.spec_file, msgspec.json.encode(spec))
         return spec

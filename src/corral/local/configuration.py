@@ -35,6 +35,7 @@ def configure(spec: Spec, home: Home) -> None:
     programs = {name: builds.binary(name) for name in PROGRAMS}
     _write_credentials(spec, home)
     _write_if_changed(home.config / "Corefile", dns.corefile(spec, home))
+    _write_if_changed(controlplane.audit_policy_path(home), msgspec.json.encode(controlplane.audit_policy()).decode())
     privileged = _has_capability(_CAP_SYS_RESOURCE, Path("/proc/self/status").read_text())
     for each in spec.nodes:
         cgroups.prepare_node(spec.cgroup, each.name)

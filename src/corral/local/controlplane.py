@@ -5,12 +5,14 @@ the controllers inside the controller manager each use their own service account
 """
 
 from pathlib import Path
+from typing import Any
 
 from corral.local.home import Home
 from corral.local.spec import Spec
 from corral.local.supervision import Component, HttpProbe
 
 API_SERVER = "kube-apiserver"
+AUDIT = "audit"
 USERS = {  # certificate -> the user's name inside its kubeconfig
     "controller-manager": "system:kube-controller-manager",
     "scheduler": "system:kube-scheduler",
@@ -116,6 +118,26 @@ def _api_server(spec: Spec, home: Home, program: Path) -> tuple[str, ...]:
         # Else a stop waits up to a minute for open watches.
         "--shutdown-watch-termination-grace-period=1s",
         "--request-timeout=60s",
+        *(_audit(home) if spec.audit else ()),
+    )
+
+
+def audit_policy_path(home: Home) -> Path:
+    return home.config / "audit-policy.json"
+
+
+def audit_policy() -> dict[str, Any]:
+    """Who asked for what, when, and what came of it; never what objects say."""
+    rules = [{"level": "Metadata", "omitStages": ["RequestReceived", "ResponseStarted"]}]
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}
+
+
+def _audit(home: Home) -> tuple[str, ...]:
+    return (
+        f"--audit-policy-file={audit_policy_path(home)}",
+        f"--audit-log-path={home.log(AUDIT)}",
+        "--audit-log-maxsize=200",  # MiB
+        "--audit-log-maxbackup=1",
     )
 
 

@@ -30,11 +30,12 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One cluster. Everything about it that is not a secret follows from these three values."""
+    """One cluster. Everything about it that is not a secret follows from these values."""
 
     name: str
     node_count: int
     block: int
+    audit: bool = False
 
     @property
     def machines(self) -> IPv4Network:

@@ -51,6 +51,17 @@ def test_the_api_server_and_the_kubelets_know_nobody_without_a_certificate_or_to
     assert kubelet["authorization"] == {"mode": "Webhook"}
 
 
+def test_an_audit_log_is_kept_where_logs_are_and_only_when_asked_for() -> None:
+    quiet, audited = (
+        next(c for c in controlplane.components(spec, HOME, PROGRAMS) if c.name == "kube-apiserver").argv
+        for spec in (SPEC, Spec("dev", 2, 0, audit=True))
+    )
+
+    assert f"--audit-log-path={HOME.log('audit')}" in audited
+    assert not any("audit" in word for word in quiet)
+    assert [rule["level"] for rule in controlplane.audit_policy()["rules"]] == ["Metadata"]  # secrets stay in objects
+
+
 def test_no_secret_stands_on_a_command_line() -> None:
     components = (
         *controlplane.components(SPEC, HOME, PROGRAMS),
