@@ -28,7 +28,7 @@ from corral.engine.actions import summaries
 from corral.engine.children import NORMALISED, children
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
-from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSpec
+from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSpec, PodStatus
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.toys import GOODBYE, Toy, ToyStatus
@@ -286,7 +286,7 @@ async def test_many_of_one_kind_are_created_in_growing_waves_and_order_is_kept_b
     pods = [Create(object=a_pod(f"p-{number:02}", owner), **WHY) for number in range(80)]
     gone = Delete(target=target(owner), **WHY)
     sizes = [len(wave) for wave in waves((first, *pods, gone, first, gone))]
-    assert sizes == [1, 1, 2, 4, 8, 16, 49, 1, 1, 1]
+    assert sizes == [1, 1, 4, 75, 1, 1, 1]
     assert [action for wave in waves((first, *pods, gone)) for action in wave] == [first, *pods, gone]
 
 
@@ -294,10 +294,23 @@ async def test_a_refused_creation_ends_the_attempt_after_its_wave(world: World) 
     owner = await world.bear()
     world.add_map("m-1")  # somebody else's
     outcome = await world.act(*(Create(object=a_map(f"m-{number}", owner), **WHY) for number in range(9)))
-    assert [result.state for result in outcome.results] == ["done", "refused", "done", *["skipped"] * 6]
+    assert [result.state for result in outcome.results] == ["done", "refused", *["done"] * 3, *["skipped"] * 4]
     assert outcome.problem is not None
     assert outcome.problem.reason == "NameTaken"
-    assert len(world.journal.versions) == 2
+    assert len(world.journal.versions) == 4
+
+
+async def test_statuses_of_many_objects_of_one_kind_are_set_at_once(world: World) -> None:
+    owner = await world.bear()
+    pods = [await world.client.create(a_pod(f"p-{number:02}", owner), field_manager="us") for number in range(40)]
+    shown = [SetStatus(target=target(pod), status=PodStatus(reason="Seen")) for pod in pods]
+    assert [len(wave) for wave in waves(tuple(shown))] == [1, 4, 35]
+
+    outcome = await world.act(*shown)
+
+    assert states(outcome) == ["done"] * 40
+    seen = (await world.client.list(Pod)).items
+    assert [pod.status.reason for pod in seen] == ["Seen"] * 40
 
 
 async def test_of_a_large_wave_few_are_sent_in_vain(world: World) -> None:

@@ -1,6 +1,6 @@
 """Carry out a Plan: in order, each action with its precondition, up to the first failure that matters.
 
-    What goes at once         objects of one kind to be created in a row, in growing waves (see `waves`)
+    What goes at once         creations, or status writes, of one kind in a row, in growing waves (see `waves`)
     What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
     What ends an attempt      any refusal or failure, except an event that cannot be told and an eviction that a
                               disruption budget holds back. The rest is skipped; the key is observed and planned again.
@@ -28,7 +28,7 @@ from corral.engine.actions import (
     OutsideFailed,
     Target,
     about,
-    created_kind,
+    likeness_of,
 )
 from corral.engine.children import APPLIED, comparable, paths_text, with_metadata, with_normalised
 from corral.engine.differences import differences, wire
@@ -42,6 +42,7 @@ from corral.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Too
 from corral.kube.meta import Object, Resource, ref
 
 EVICTION_RETRY_S = 10.0
+SECOND_WAVE = 4
 AT_ONCE_MAX = 16  # half of the gate: one key with many objects leaves room for the others
 
 Stop = Callable[[], str]
@@ -83,7 +84,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     journal: Journal
     tell: Tell
     stop: Stop = never
-    superseded: Stop = never  # asked only between many objects of one kind: what belongs together is not torn
+    superseded: Stop = never  # asked only between many that are alike: what belongs together is not torn
     perform: Perform = performs_nothing
     perform_s_max: float = 120.0
 
@@ -111,18 +112,19 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
 
 
 def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
-    """What is sent at once: one action, or of many objects of one kind to create in a row 1, 2, 4, 8, 16, then all.
+    """What is sent at once: one action, or of many that are alike 1, 4, then all the rest.
 
     Between those there is no order to keep, and what the server refuses once (a quota, a bad template) it refuses
-    always: the small waves come first so that few are sent in vain.
+    always: the small waves come first so that few are sent in vain. (Of the last wave no more than AT_ONCE_MAX are
+    under way, and none follows a refusal.)
     """
-    for kind, run in groupby(actions, created_kind):
+    for likeness, run in groupby(actions, likeness_of):
         left = tuple(run)
         size = 1
         while left:
             yield left[:size]
             left = left[size:]
-            size = 1 if kind is None else size * 2 if size < AT_ONCE_MAX else len(left)
+            size = 1 if likeness is None else len(left) if size == SECOND_WAVE else SECOND_WAVE
 
 
 async def _together(

@@ -235,17 +235,23 @@ def summary(action: Action) -> str:
 
 
 def summaries(actions: Iterable[Action]) -> Iterator[str]:
-    """A line for each, but one for many objects of one kind to create: their names tell nobody anything."""
-    for kind, run in groupby(actions, created_kind):
+    """A line for each, but one for many that are alike: the names of their objects tell nobody anything."""
+    for likeness, run in groupby(actions, likeness_of):
         alike = tuple(run)
-        if kind is None or len(alike) <= ALIKE_MAX:
+        if likeness is None or len(alike) <= ALIKE_MAX:
             yield from map(summary, alike)
         else:
             yield f"{summary(alike[0])} and {len(alike) - 1} more, the last {about(alike[-1])}"
 
 
-def created_kind(action: Action) -> type[Object] | None:
-    return type(action.object) if isinstance(action, Create) else None
+def likeness_of(action: Action) -> tuple[type[Action], type[Object]] | None:
+    """Neighbours that have the same do one thing to many objects of one kind, in no order that matters."""
+    match action:
+        case Create():
+            return Create, type(action.object)
+        case SetStatus():
+            return SetStatus, action.target.kind
+    return None
 
 
 def verb(action: Action) -> str:
