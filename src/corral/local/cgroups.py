@@ -1,7 +1,8 @@
 """The cluster's cgroups: where its containers are confined, and the one sure list of all its processes.
 
-Whatever a cluster starts, directly or through a container, stays below the directory `corral-NAME` of the tracking
-hierarchy, because a process inherits its place and nothing moves it out. `down` needs no names and no luck.
+Whatever a cluster starts, directly or through a container, stays below the directory `corral<N>-NAME` (N is the block
+of its addresses) of the tracking hierarchy, because a process inherits its place and nothing moves it out. `down` needs
+no names and no luck.
 
 The tracking hierarchy is cgroup v2 wherever it is mounted (also beside v1), else the v1 hierarchy `pids`.
 """

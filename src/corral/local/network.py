@@ -5,8 +5,8 @@
     node-1: eth0 .11 ─┊─ node-1 ─┤                 Nobody has a default route. The host gets one link and its routes.
     node-2: eth0 .12 ─┊─ node-2 ─┘
 
-Inside a node the CNI plugin makes `cni0` for its pods. `services` is a bridge without ports: a packet to a service
-needs some route before NAT gives it a real destination.
+Inside a node the CNI plugin makes a point-to-point link for each pod. `services` is a bridge without ports: a packet
+to a service needs some route before NAT gives it a real destination.
 
 `places` says what is to be, `observe` what there is, `missing` the `ip` commands in between.
 """
