@@ -15,7 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from corral.local import mountinfo
 from corral.local.errors import LocalError
+from corral.local.mountinfo import Mount
 
 POD_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
@@ -40,19 +42,16 @@ class Hierarchies(msgspec.Struct, frozen=True):
         return bool(self.v2) and not self.v1
 
 
-def hierarchies(mountinfo: str) -> Hierarchies:
-    """Read from the text of /proc/self/mountinfo."""
+def hierarchies(mounts: Iterable[Mount]) -> Hierarchies:
     found: dict[str, list[Path]] = {"cgroup": [], "cgroup2": []}
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind = after.split(" ", 1)[0]
-        if kind in found:
-            found[kind].append(Path(before.split()[4]))
+    for mount in mounts:
+        if mount.kind in found:
+            found[mount.kind].append(mount.point)
     return Hierarchies(v2=tuple(found["cgroup2"]), v1=tuple(found["cgroup"]))
 
 
 def mounted() -> Hierarchies:
-    return hierarchies(Path("/proc/self/mountinfo").read_text())
+    return hierarchies(mountinfo.mounted())
 
 
 def supervised(cgroup: str) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from corral.local.commands import run
 from corral.local.home import Home
+from corral.local.mountinfo import mounted
 from corral.local.spec import Node, Spec
 
 OWN_DIRECTORIES = ("/run", "/var/lib", "/var/log")  # all exist on any Linux, so nothing is made on the host
@@ -50,9 +51,8 @@ def remove(home: Home) -> None:
 
 def mount_points(below: Path) -> tuple[Path, ...]:
     """Mount points at or below a directory in our own mount namespace. One path is listed as often as it is mounted."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as lines:
-        paths = (Path(_unescaped(line.split()[4])) for line in lines)
-        return tuple(path for path in paths if path == below or below in path.parents)
+    points = (mount.point for mount in mounted())
+    return tuple(point for point in points if point == below or below in point.parents)
 
 
 def enter(*, network: Path | str = "", mounts: Path | str = "") -> tuple[str, ...]:
@@ -106,7 +106,3 @@ def _mount_script(home: Home, own: Path) -> Iterable[str]:
 
 def _within(root: Path, absolute: str) -> Path:
     return root / absolute.lstrip("/")
-
-
-def _unescaped(path: str) -> str:
-    return path.encode().decode("unicode_escape")

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from corral.local.cgroups import hierarchies
+from corral.local.mountinfo import mounts
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
 V1 = """31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw
@@ -20,7 +21,7 @@ BESIDE = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"
     ],
 )
 def test_the_hierarchy_that_tracks_processes(mountinfo: str, tracking: str, pure: bool) -> None:
-    found = hierarchies(mountinfo)
+    found = hierarchies(mounts(mountinfo.encode()))
 
     assert found.tracking == Path(tracking)
     assert found.is_pure_v2 is pure
