@@ -39,7 +39,8 @@ def is_alive(process: Identity) -> bool:
 
 def command_line(pid: int) -> tuple[str, ...]:
     try:
-        return tuple(Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0"))
+        # Whatever bytes a container's program was started with.
+        return tuple(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).rstrip("\0").split("\0"))
     except OSError:
         return ()
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from corral.local import cgroups
+from corral.local.errors import LocalError
 from corral.local.home import Home, write
 from corral.local.namespaces import enter
 from corral.local.processes import Identity, command_line, end, identity, is_alive, start, wait
@@ -58,6 +59,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Until the cluster's directory is taken away."""
+        for file in damaged_records(self._home):
+            _say(f"{file} is damaged and left out")
         self._adopt_strays(read_components(self._home))
         while self._home.components.exists():
             try:
@@ -158,12 +161,31 @@ ENVIRONMENT = {
 
 
 def read_components(home: Home) -> tuple[Component, ...]:
-    return msgspec.json.decode(home.components.read_bytes(), type=tuple[Component, ...])
+    try:
+        return msgspec.json.decode(home.components.read_bytes(), type=tuple[Component, ...])
+    except msgspec.DecodeError as error:
+        raise LocalError(f"{home.components} is damaged ({error}): `corral up` writes it anew") from error
 
 
 def read_records(home: Home) -> dict[str, Record]:
-    files = sorted(home.records.glob("[!.]*.json"))
-    return {file.stem: msgspec.json.decode(file.read_bytes(), type=Record) for file in files if file.stem != NAME}
+    """Without damaged ones: their processes, if any, are recognised by their command line."""
+    return {file.stem: record for file in _record_files(home) if (record := _record_or_none(file))}
+
+
+def damaged_records(home: Home) -> tuple[Path, ...]:
+    """What a power cut has left empty or half."""
+    return tuple(file for file in _record_files(home) if _record_or_none(file) is None)
+
+
+def _record_files(home: Home) -> list[Path]:
+    return [file for file in sorted(home.records.glob("[!.]*.json")) if file.stem != NAME]
+
+
+def _record_or_none(file: Path) -> Record | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Record)
+    except msgspec.DecodeError:
+        return None
 
 
 def http_ready(url: str, pki: Path, user: str) -> bool:

@@ -3,22 +3,30 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from corral.local.processes import Identity, command_line, end, identity, is_alive
 
 
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+@contextmanager
+def running_cat(*arguments: bytes) -> Iterator[subprocess.Popen[bytes]]:
     """It has answered, so it is the new program: just after the fork its command line may still be empty."""
-    with subprocess.Popen(["cat", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+    command = [b"cat", b"-", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"ready\n")
         assert process.stdout.readline() == b"ready\n"
         yield process
         process.kill()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with running_cat() as process:
+        yield process
 
 
 def test_a_running_process_is_alive_and_has_its_command_line(sleeper: subprocess.Popen[bytes]) -> None:
@@ -57,3 +65,8 @@ def test_a_process_that_only_waits_to_be_reaped_is_dead() -> None:
 
 def test_ending_what_is_not_there_does_nothing() -> None:
     end(Identity(pid=2**22 + 1, start_ticks=1), grace_s=0.0)
+
+
+def test_a_command_line_may_hold_any_bytes() -> None:
+    with running_cat(b"caf\xe9") as process:
+        assert command_line(process.pid) == ("cat", "-", os.fsdecode(b"caf\xe9"))
