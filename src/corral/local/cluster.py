@@ -94,7 +94,7 @@ def up(name: str, node_count: int | None, progress: Progress, *, audit: bool = F
             step.note(str(spec.machines.supernet(new_prefix=20)))
         with progress.step("Control plane") as step:
             _until("the API server is ready", lambda: _api_ready(spec, home), API_READY_WITHIN_S, home, step)
-            kubectl.apply(home.kubeconfig, objects.manifests())
+            _until("its own objects are there", lambda: _objects_applied(home), API_READY_WITHIN_S, home, step)
         with progress.step("Nodes") as step:
             _until("containerd answers", lambda: _runtimes_ready(home), NODES_READY_WITHIN_S, home, step)
             images.ensure(home, spec, images.sandbox())
@@ -222,12 +222,20 @@ def _start_supervisor(spec: Spec, home: Home) -> None:
 def _until(what: str, condition: Callable[[], str], within_s: float, home: Home, step: Step) -> None:
     """Wait until the condition says nothing any more. What it says is what is still missing."""
     deadline = time.monotonic() + within_s
-    while said := condition():
+    while said := _still_missing(condition):
         step.say(said)
         _raise_if_hopeless(home)
         if time.monotonic() > deadline:
             raise LocalError(f"waited {within_s:g} s until {what}, and still: {said} (see `corral local status`)")
         time.sleep(0.1)
+
+
+def _still_missing(condition: Callable[[], str]) -> str:
+    """A question that failed is one to ask again: the one that is asked may just be starting anew."""
+    try:
+        return condition()
+    except LocalError as error:
+        return str(error).splitlines()[-1]
 
 
 def _raise_if_hopeless(home: Home) -> None:
@@ -243,6 +251,11 @@ def _raise_if_hopeless(home: Home) -> None:
 def _api_ready(spec: Spec, home: Home) -> str:
     ready = supervisor.http_ready(f"{spec.server}/readyz", home.pki, supervisor.NAME)
     return "" if ready else f"{spec.server} does not say ready"
+
+
+def _objects_applied(home: Home) -> str:
+    kubectl.apply(home.kubeconfig, objects.manifests())
+    return ""
 
 
 def _runtimes_ready(home: Home) -> str:
