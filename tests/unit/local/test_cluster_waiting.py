@@ -1,8 +1,6 @@
 """How `up` waits, with a kubectl that is a script: it says what a real one says of an API server that starts anew."""
 
-import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,7 +11,7 @@ from corral.local.cluster import _nodes_ready, _until
 from corral.local.errors import LocalError
 from corral.local.home import Home, write
 from corral.local.processes import Identity, identity
-from corral.local.progress import Progress, Step
+from corral.local.progress import Step
 from corral.local.spec import Spec
 from corral.local.supervision import Record
 
@@ -21,13 +19,6 @@ SPEC = Spec("dev", 1, 0)
 REFUSED = "The connection to the server 198.18.0.2:6443 was refused"
 READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-16T10:00:00Z"}
 NODES = msgspec.json.encode({"items": [{"metadata": {"name": "node-1"}, "status": {"conditions": [READY]}}]}).decode()
-
-
-@pytest.fixture
-def step() -> Iterator[Step]:
-    """Nobody sees it."""
-    with Progress(("step",), stream=io.StringIO(), environment={}).step("step") as step:
-        yield step
 
 
 @pytest.fixture
