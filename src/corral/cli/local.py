@@ -282,13 +282,14 @@ def _log_of(logs: Path, component: str) -> Path:
 
 
 def _print_log(log: Path, follow: bool) -> None:
-    with log.open(errors="replace") as lines:
-        while True:
-            for line in lines:
-                click.echo(line, nl=False)
-            if not follow:
-                return
-            time.sleep(0.2)
+    from corral.local import following
+
+    def wait() -> bool:
+        time.sleep(0.2)
+        return log.parent.exists()  # else the cluster is gone
+
+    for line in following.follow(log, wait if follow else lambda: False):
+        click.echo(line, nl=False)
 
 
 def _mebibytes(count: int) -> str:
