@@ -1,9 +1,14 @@
 # Everything a contributor runs. Each target brings up what it needs by itself, starting from Python and make alone.
 
 BIN := .venv/bin
+AS_ROOT := scripts/as-root
 EVERY_PROCESSOR := -n auto --dist worksteal
 # Two workers, each with a local cluster; somebody's own cluster has one. See tests/lanes.py.
-CLUSTER_TESTS := $(BIN)/pytest -v --durations=20 --dist loadfile --no-loadscope-reorder -n $(if $(CORRAL_TEST_KUBECONFIG),0,2)
+CLUSTER_TESTS := $(AS_ROOT) $(BIN)/pytest -v --durations=20 --dist loadfile --no-loadscope-reorder -n $(if $(CORRAL_TEST_KUBECONFIG),0,2)
+
+MAKE_IMAGES := $(AS_ROOT) $(BIN)/python -m images
+# Who cannot become root, or must give a password, is told before the tests that need none.
+FIND_ROOT := $(AS_ROOT) true
 
 # The contract tests run in `check` against the fake API server, and in `test` against the fake and the real one.
 CHECKS := \
@@ -27,10 +32,11 @@ down: environment ## Take it down; nothing of it stays
 	@$(BIN)/corral down
 
 test: environment ## All tests: check, the simulator, then everything on a real local cluster; ends with what ran
+	@$(FIND_ROOT)
 	@scripts/stages $(CHECKS) \
 	  "simulator: $(BIN)/pytest -q $(EVERY_PROCESSOR) tests/sim" \
 	  "programs: $(BIN)/corral local prepare" \
-	  "images: $(BIN)/python -m images" \
+	  "images: $(MAKE_IMAGES)" \
 	  "cluster tests: $(CLUSTER_TESTS) tests/contract tests/integration tests/e2e"
 
 check: environment ## Fast: lint, format, types, import contracts, tests that need no cluster
@@ -40,13 +46,14 @@ sim: environment ## NodeSets against models of Slurm and Kubernetes with faults 
 	@$(BIN)/python -m tests.sim "$(or $(SEEDS),300)"
 
 e2e: environment ## The end-to-end tests alone, on a real local cluster
-	@scripts/stages "programs: $(BIN)/corral local prepare" "images: $(BIN)/python -m images" "e2e: $(CLUSTER_TESTS) tests/e2e"
+	@$(FIND_ROOT)
+	@scripts/stages "programs: $(BIN)/corral local prepare" "images: $(MAKE_IMAGES)" "e2e: $(CLUSTER_TESTS) tests/e2e"
 
 bench: environment ## Measure the figures of docs/performance.md
-	@$(BIN)/python -m bench
+	@$(AS_ROOT) $(BIN)/python -m bench
 
 images: environment ## The container images, from Debian packages; CLUSTER=name imports them into a local cluster
-	@$(BIN)/python -m images $(IMAGES) $(if $(CLUSTER),--cluster $(CLUSTER))
+	@$(MAKE_IMAGES) $(IMAGES) $(if $(CLUSTER),--cluster $(CLUSTER))
 
 generate: environment ## Write what is generated: deploy/ from our types, Kubernetes models from a local API server
 	@$(BIN)/python -m corral.install deploy

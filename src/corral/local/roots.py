@@ -47,8 +47,9 @@ def ensure(root: Root, step: Step) -> Path:
 
 
 def _make(root: Root, folder: Path, step: Step) -> None:
-    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        raise LocalError(f"the root folder {root.name} is made by root with mmdebstrap: apt install mmdebstrap")
+    has_mmdebstrap = shutil.which("mmdebstrap") is not None
+    if why := obstacle(is_root=os.geteuid() == 0, has_mmdebstrap=has_mmdebstrap):
+        raise LocalError(f"the root folder {root.name} cannot be made: {why}")
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     log = cache_dir() / "logs" / f"root-{root.name}.log"
@@ -58,6 +59,13 @@ def _make(root: Root, folder: Path, step: Step) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise error.sentence(f"making the root folder {root.name} from Debian {root.suite}") from error
     unfinished.rename(folder)
+
+
+def obstacle(*, is_root: bool, has_mmdebstrap: bool) -> str:
+    """What keeps us from making one and what to do about it; empty when nothing does."""
+    if not is_root:
+        return "only root can do that: run the same command with sudo"
+    return "" if has_mmdebstrap else "mmdebstrap is not installed: apt install mmdebstrap"
 
 
 def command(root: Root, folder: Path) -> Sequence[str]:

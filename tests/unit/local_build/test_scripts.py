@@ -1,15 +1,17 @@
 """The shell scripts at the top of the checkout."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 CHECKOUT = Path(__file__).parents[3]
+AS_ROOT = "scripts/as-root"
 STAGES = CHECKOUT / "scripts" / "stages"
 
 
-@pytest.mark.parametrize("script", ["scripts/bootstrap", "scripts/stages", ".ci/run"])
+@pytest.mark.parametrize("script", ["scripts/as-root", "scripts/bootstrap", "scripts/stages", ".ci/run"])
 def test_a_script_is_valid_and_may_be_run(script: str) -> None:
     path = CHECKOUT / script
     checked = subprocess.run(["sh", "-n", path], capture_output=True, text=True)
@@ -23,6 +25,64 @@ def test_make_help_lists_what_a_contributor_runs() -> None:
 
     listed = {line.split()[1] for line in said.stdout.splitlines()}
     assert {"up", "down", "test", "check", "e2e", "bench", "generate"} <= listed
+
+
+@pytest.mark.parametrize("target", ["test", "e2e", "bench", "images"])
+def test_root_makes_images_and_clusters_and_nothing_else(target: str) -> None:
+    said = subprocess.run(["make", "--dry-run", target], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+
+    programs = re.findall(r"\.venv/bin/\S+.*?(?=\"|$)", said.stdout, re.MULTILINE)
+    needing = {program for program in programs if re.search(r"-m (images|bench)|tests/e2e$", program)}
+    assert needing
+    for program in programs:
+        assert (f"{AS_ROOT} {program}" in said.stdout) == (program in needing), program
+
+
+def a_program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """Instead of the machine's programs: nobody is root, and there is only what a test adds."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "mkdir").symlink_to("/bin/mkdir")
+    a_program(tools, "id", "echo 1000")
+    return tools
+
+
+def as_root(tools: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(tools), "HOME": str(tools.parent)}
+    return subprocess.run(
+        ["/bin/sh", CHECKOUT / AS_ROOT, *command], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_root_runs_a_command_as_it_is(tools: Path) -> None:
+    a_program(tools, "id", "echo 0")
+    a_program(tools, "greet", 'echo "hello $1"')
+
+    assert as_root(tools, "greet", "two words").stdout == "hello two words\n"
+
+
+def test_others_go_through_sudo_with_their_path_and_home_and_their_directories_stay_theirs(tools: Path) -> None:
+    a_program(tools, "sudo", 'printf "<%s>" "$@"')
+
+    said = as_root(tools, "greet", "two words").stdout
+
+    assert said == f"<-E><env><PATH={tools}><HOME={tools.parent}><greet><two words>"
+    assert (tools.parent / ".cache/corral/logs").is_dir()
+    assert (tools.parent / ".local/state").is_dir()
+
+
+def test_without_root_and_sudo_there_is_one_sentence(tools: Path) -> None:
+    refused = as_root(tools, "greet")
+
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert "there is no sudo here: run the same command as root" in refused.stderr
 
 
 def test_stages_run_in_order_and_end_with_what_ran() -> None:
