@@ -65,6 +65,9 @@ class World:
         return await self.client.get(Toy, "bear", "default")
 
     async def act(self, *actions: Action, stop: str = "", superseded: str = "", stop_after_writes: int = 0) -> Outcome:
+        return await self.carry_out(Plan(actions=actions), stop, superseded, stop_after_writes)
+
+    async def carry_out(self, plan: Plan, stop: str = "", superseded: str = "", stop_after_writes: int = 0) -> Outcome:
         actor = Actor(
             client=self.client,
             manager="corral-toy",
@@ -74,7 +77,7 @@ class World:
             stop=lambda: stop if len(self.journal.versions) >= stop_after_writes else "",
             superseded=lambda: superseded if len(self.journal.versions) >= stop_after_writes else "",
         )
-        return await act(Plan(actions=actions), actor, target(await self.bear()))
+        return await act(plan, actor, target(await self.bear()))
 
     def add_map(self, name: str, **data: str) -> None:
         self.server.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
@@ -355,6 +358,42 @@ async def test_many_objects_of_one_kind_are_told_in_one_line(world: World) -> No
     told = list(summaries((*maps, apart)))
     assert len(told) == 2
     assert told[0] == f"{summary(maps[0])} and 199 more, the last ConfigMap default/m-199"
+
+
+async def test_what_is_refused_of_one_part_does_not_keep_another_back(world: World) -> None:
+    owner = await world.bear()
+    world.add_map("taken")  # somebody else's
+    taken, after, apart = (Create(object=a_map(name, owner), **WHY) for name in ("taken", "after", "apart"))
+    outcome = await world.carry_out(Plan(actions=(taken, after)) | Plan(actions=(apart,)))
+    assert states(outcome) == ["refused", "skipped", "done"]
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "NameTaken"
+
+
+async def test_what_needs_all_of_the_parts_waits_for_the_one_that_was_refused(world: World) -> None:
+    owner = await world.bear()
+    world.add_map("taken")
+    taken, apart, last = (Plan(actions=(Create(object=a_map(n, owner), **WHY),)) for n in ("taken", "apart", "last"))
+    assert states(await world.carry_out((taken | apart) + last)) == ["refused", "done", "skipped"]
+
+
+async def test_parts_that_follow_what_was_refused_are_skipped_with_it(world: World) -> None:
+    owner = await world.bear()
+    world.add_map("taken")
+    first, one, other = (Plan(actions=(Create(object=a_map(n, owner), **WHY),)) for n in ("taken", "one", "other"))
+    assert states(await world.carry_out(first + (one | other))) == ["refused", "skipped", "skipped"]
+
+
+@pytest.mark.parametrize("fault", [Fault.CONFLICT, Fault.SERVER_ERROR, Fault.REFUSE])
+async def test_trouble_that_is_not_about_one_object_ends_every_part(world: World, fault: Fault) -> None:
+    world.add_map("one")
+    seen = await world.a_map("one")
+    owner = await world.bear()
+    world.server.fail_next(fault, method="DELETE", times=100)
+    outcome = await world.carry_out(
+        Plan(actions=(Delete(target=target(seen), **WHY),)) | Plan(actions=(Create(object=a_map("two", owner), **WHY),))
+    )
+    assert states(outcome)[1:] == ["skipped"]
 
 
 def a_pod(name: str, owner: Toy) -> Pod:

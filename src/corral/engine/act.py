@@ -2,7 +2,9 @@
 
     What goes at once         creations, or status writes, of one kind in a row, in growing waves (see `waves`)
     What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
-    What ends an attempt      any refusal or failure, except an event that cannot be told and an eviction that a
+    What ends a part          a refusal that is about its object alone: the server does not accept it, a right or the
+                              object is missing, its name is taken. Parts that do not need it go ahead.
+    What ends an attempt      any other refusal or failure, except an event that cannot be told and an eviction that a
                               disruption budget holds back. The rest is skipped; the key is observed and planned again.
     What is never done        sending an old decision again; cancelling within an action or a wave (a stop waits).
     What is left behind       the version of every write, in the barrier, so that the next pass sees it.
@@ -42,6 +44,7 @@ from corral.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Too
 from corral.kube.meta import Object, Resource, ref
 
 EVICTION_RETRY_S = 10.0
+BUDGET = "DisruptionBudget"
 SECOND_WAVE = 4
 AT_ONCE_MAX = 16  # half of the gate: one key with many objects leaves room for the others
 
@@ -92,23 +95,44 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
     """`regarding` is the reconciled object: drift that was put back is told about it."""
     results: list[Result] = []
+    first: Problem | None = None
+    lost = len(plan.actions)  # place of the first action that was not done
+    for needs, actions in plan.split():
+        if lost < needs:
+            results += _skipped(actions, first)
+            continue
+        done, problem = await _act_in_order(actions, actor, regarding)
+        first = first or problem
+        if problem is not None and problem.reason != BUDGET:
+            undone = (place for place, result in enumerate(done) if result.state != "done")
+            lost = min(lost, len(results) + next(undone, len(done)))
+        results += (*done, *_skipped(actions[len(done) :], problem))
+        if problem is not None and problem.reason != BUDGET and not problem.alone:
+            results += _skipped(plan.actions[len(results) :], problem)
+            break
+    return Outcome(plan=plan, results=tuple(results), problem=first)
+
+
+async def _act_in_order(
+    actions: tuple[Action, ...], actor: Actor, regarding: Target
+) -> tuple[list[Result], Problem | None]:
+    """How the first ones went, and what kept us from the rest or, without a rest, from an eviction."""
+    results: list[Result] = []
     held: Problem | None = None
-    for wave in waves(plan.actions):
+    for wave in waves(actions):
         if why := actor.stop():
-            return _ended(plan, results, _stopped(wave[0], why))
+            return results, _stopped(wave[0], why)
         done = await _together(wave, actor, regarding)
         results += (result for result, _ in done)
-        for action, (_, problem_found) in zip(wave, done, strict=False):
-            if problem_found is None:
-                continue
-            if not isinstance(action, Evict) or problem_found.reason != "DisruptionBudget":
-                return _ended(plan, results, problem_found)
-            held = held or problem_found
+        for _, problem in done:
+            if problem is not None and problem.reason != BUDGET:
+                return results, problem
+            held = held or problem
         if len(done) < len(wave):
             why = actor.stop()
             first_left = wave[len(done)]
-            return _ended(plan, results, _stopped(first_left, why) if why else _superseded(first_left, actor))
-    return Outcome(plan=plan, results=tuple(results), problem=held)
+            return results, _stopped(first_left, why) if why else _superseded(first_left, actor)
+    return results, held
 
 
 def waves(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
@@ -159,23 +183,28 @@ def _superseded(before: Action, actor: Actor) -> Problem:
     return Problem(reason="Superseded", message=f"ended before {about(before)}: {actor.superseded()}")
 
 
-def _ended(plan: Plan, results: list[Result], problem: Problem) -> Outcome:
-    left = plan.actions[len(results) :]
-    skipped = (Result(action=action, state="skipped", reason=problem.reason) for action in left)
-    return Outcome(plan=plan, results=(*results, *skipped), problem=problem)
+def _skipped(actions: Sequence[Action], problem: Problem | None) -> Iterator[Result]:
+    reason = problem.reason if problem is not None else ""
+    return (Result(action=action, state="skipped", reason=reason) for action in actions)
 
 
 async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result, Problem | None]:
     try:
         return Result(action=action, state="done", changed=await _perform(action, actor, regarding)), None
     except _NameTaken as taken:
-        problem = Problem(reason="NameTaken", message=taken.message, stalled=True, retry_after_s=STALLED_RETRY_S)
+        problem = Problem(
+            reason="NameTaken", message=taken.message, stalled=True, alone=True, retry_after_s=STALLED_RETRY_S
+        )
         return Result(action=action, state="refused", reason="NameTaken", message=taken.message), problem
     except OutsideFailed as error:
         if error.stalled:
             actor.tell(EmitEvent(regarding=regarding, type="Warning", reason=error.reason, message=error.message))
         problem = Problem(
-            reason=error.reason, message=error.message, stalled=error.stalled, retry_after_s=error.retry_after_s
+            reason=error.reason,
+            message=error.message,
+            stalled=error.stalled,
+            alone=error.alone,
+            retry_after_s=error.retry_after_s,
         )
         return Result(action=action, state="failed", reason=error.reason, message=error.message), problem
     except KubeError as error:
@@ -183,9 +212,7 @@ async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result,
         problem = failure.problem
         if isinstance(action, Evict) and isinstance(error, TooManyRequests):
             message = f"{about(action)} is kept by its disruption budget"
-            problem = Problem(
-                reason="DisruptionBudget", message=message, retry_after_s=error.retry_after_s or EVICTION_RETRY_S
-            )
+            problem = Problem(reason=BUDGET, message=message, retry_after_s=error.retry_after_s or EVICTION_RETRY_S)
         return Result(action=action, state=failure.state, reason=problem.reason, message=problem.message), problem
 
 

@@ -171,12 +171,21 @@ class OutsideFailed(Exception):
     """What `perform` raises when the other system did not do it: why, in words for the condition.
 
     `stalled`: a retry cannot help, a person must act; they are told in an event too.
+    `alone`: the other system answered, and what it refused is this call only.
     """
 
-    def __init__(self, reason: str, message: str, *, stalled: bool = False, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        stalled: bool = False,
+        alone: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason, self.message = reason, message
-        self.stalled, self.retry_after_s = stalled, retry_after_s
+        self.stalled, self.alone, self.retry_after_s = stalled, alone, retry_after_s
 
 
 Action: TypeAlias = (

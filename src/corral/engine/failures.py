@@ -44,7 +44,7 @@ def failure_of(error: KubeError) -> Failure:
         case Refused():
             return Failure("refused", Problem(reason="MayNotWrite", message=str(error)))
         case NotFound():
-            return Failure("refused", Problem(reason="NotFound", message=f"{error}; looked at again"))
+            return Failure("refused", Problem(reason="NotFound", message=f"{error}; looked at again", alone=True))
         case TooManyRequests():
             return Failure(
                 "refused", Problem(reason="TooManyRequests", message=str(error), retry_after_s=error.retry_after_s)
@@ -60,7 +60,8 @@ def failure_of(error: KubeError) -> Failure:
             )
         case Forbidden() if DEFINITION_GOES in error.message:
             return Failure(
-                "refused", Problem(reason="KindTerminating", message=str(error), retry_after_s=DEFINITION_RETRY_S)
+                "refused",
+                Problem(reason="KindTerminating", message=str(error), alone=True, retry_after_s=DEFINITION_RETRY_S),
             )
         case Forbidden():
             return _stalled("Forbidden", str(error))
@@ -79,7 +80,9 @@ def failure_of(error: KubeError) -> Failure:
 
 
 def _stalled(reason: str, message: str) -> Failure:
-    return Failure("failed", Problem(reason=reason, message=message, stalled=True, retry_after_s=STALLED_RETRY_S))
+    """A person must act; that the server refuses this one says nothing about the others."""
+    problem = Problem(reason=reason, message=message, stalled=True, alone=True, retry_after_s=STALLED_RETRY_S)
+    return Failure("failed", problem)
 
 
 def _causes(error: ApiError) -> str:

@@ -302,6 +302,8 @@ class Passes:
             return "requeue"
         if problem is not None:
             self._after_problem(key, problem)
+            if outcome.changed_anything and self._is_busy(key):
+                self._look_at_effects(key)
             return "error"
         if plan.again_after_s is not None:
             self.queue.add(key, after_s=plan.again_after_s, reason="again")
@@ -311,16 +313,23 @@ class Passes:
             self._busy.pop(key, None)
             self.queue.forget(key)
             return "success" if plan.again_after_s is None else "requeue_after"
-        busy = self._busy[key] = self._busy.get(key, 0) + 1
-        if busy <= BUSY_PASSES_MAX and outcome.changed_anything:
+        if self._is_busy(key) and outcome.changed_anything:
             self.queue.forget(key)
-            if self.barrier.pending(key):
-                self._hold(key, Lane.CHANGE)
-            else:
-                self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
+            self._look_at_effects(key)
         else:
             self.queue.retry(key, reason="acted in vain")
         return "requeue"
+
+    def _is_busy(self, key: Key) -> bool:
+        """One more pass that acts. Where there are too many in a row, somebody undoes what we do."""
+        self._busy[key] = self._busy.get(key, 0) + 1
+        return self._busy[key] <= BUSY_PASSES_MAX
+
+    def _look_at_effects(self, key: Key) -> None:
+        if self.barrier.pending(key):
+            self._hold(key, Lane.CHANGE)
+        else:
+            self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
 
     def _after_problem(self, key: Key, problem: Problem) -> None:
         name = self.controller.name

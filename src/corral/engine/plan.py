@@ -7,6 +7,7 @@
 The texts that people read about a plan (`summary_lines`, `as_data`) are made here and nowhere else.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -30,12 +31,26 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.message} ({self.reason})"
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Actions from `start` to the next part. They go ahead unless one of the first `needs` actions has failed."""
+
+    start: int
+    needs: int
+
+    def shifted(self, by: int) -> "Part":
+        return Part(self.start + by, self.needs + by)
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Actions are carried out in this order; the first failure that matters ends the attempt."""
+    """Actions are carried out in this order; a failure that matters ends its part, or the attempt (see `act`).
+
+    `this + that`: that only when all of this is done. `this | that`: that too, when something of this is refused.
+    """
 
     actions: tuple[Action, ...] = ()
     waits: tuple[Wait, ...] = ()
     again_after_s: float | None = None
+    parts: tuple[Part, ...] = ()  # the first one, which needs nothing, is not listed
 
     @property
     def is_empty(self) -> bool:
@@ -47,12 +62,30 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: "Plan") -> "Plan":
         """First this, then that; the earlier of the two times to look again."""
+        size = len(self.actions)
+        return self._joined(other, Part(size, size) if self.parts else None)
+
+    def __or__(self, other: "Plan") -> "Plan":
+        """This, and also that: what is refused of the one does not keep the other back."""
+        return self._joined(other, Part(len(self.actions), 0))
+
+    def _joined(self, other: "Plan", seam: Part | None) -> "Plan":
+        size = len(self.actions)
         times = [t for t in (self.again_after_s, other.again_after_s) if t is not None]
+        seams = (seam,) if seam and size and other.actions else ()
         return Plan(
             actions=self.actions + other.actions,
             waits=self.waits + other.waits,
             again_after_s=min(times, default=None),
+            parts=(*self.parts, *seams, *(part.shifted(size) for part in other.parts)),
         )
+
+    def split(self) -> Iterator[tuple[int, tuple[Action, ...]]]:
+        """How many of the first actions each part needs, and the actions of it."""
+        parts = (Part(0, 0), *self.parts)
+        ends = (*(part.start for part in self.parts), len(self.actions))
+        for part, end in zip(parts, ends, strict=True):
+            yield part.needs, self.actions[part.start : end]
 
 
 NOTHING = Plan()

@@ -100,11 +100,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Why an attempt ended early, in words for the condition.
 
     `stalled`: a retry cannot help, a person must act (an invalid object, a missing right, a name taken by another).
+    `alone`: it says nothing about other actions; those of a plan's other parts go ahead.
     """
 
     reason: str
     message: str
     stalled: bool = False
+    alone: bool = False
     retry_after_s: float | None = None
 
 
