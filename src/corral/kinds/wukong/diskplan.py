@@ -6,7 +6,7 @@ from corral.engine import NOTHING, Create, Delete, Patch, Plan, Wait, target
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
-from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_disk_of, is_kept, is_of, keep_text, new_object
 from corral.kinds.wukong.facts import Snapshot
 from corral.kinds.wukong.restore import Stage, is_from
 from corral.kube.meta import Object, ref
@@ -38,7 +38,8 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             message = f"{what}: {ref(_there(disk))} is being deleted; it is made again when it is gone"
             return Plan(waits=(Wait(reason="DiskBeingDeleted", message=message),))
         case State.FAILED:
-            return Plan(waits=(Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True),))
+            failed = Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True)
+            return _marked(snapshot, disk) + Plan(waits=(failed,))
         case State.FILLING:
             return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
         case State.UNBOUND:
@@ -83,21 +84,25 @@ def _filling_text(disk: Disk) -> str:
 def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
     """The keep policy is written on the objects, where it still stands when the entry of the spec is gone.
 
-    Which snapshot it is from is forgotten with the wish, so that the same wish can be made again.
+    Which snapshot it is from is forgotten with the wish, so that the same wish can be made again. One that a person
+    had us take over, by a label, says from then on which disk it is.
     """
     keep = keep_text(keep=disk.config.keep_on_delete)
     forget = not snapshot.object.spec.restore_from_snapshot
     actions = []
     for obj in (obj for obj in (disk.data_volume, disk.claim) if obj is not None):
-        written = obj.metadata.annotations
+        written, labels = obj.metadata.annotations, obj.metadata.labels
         marks: dict[str, str | None] = (
             {names.KEEP_ANNOTATION: keep} if written.get(names.KEEP_ANNOTATION) != keep else {}
         )
         marks |= {names.RESTORED_ANNOTATION: None} if forget and names.RESTORED_ANNOTATION in written else {}
-        if marks:
-            message = "whether the disk outlives the Wukong, and whether it is from a snapshot"
-            merge = {"metadata": {"annotations": marks}}
-            actions.append(Patch(target=target(obj), merge=merge, reason="DiskMarked", message=message))
+        is_unnamed = is_of(snapshot.object, obj) and labels.get(names.DISK_LABEL) != disk.config.name
+        metadata = {"annotations": marks} if marks else {}
+        metadata |= {"labels": {names.DISK_LABEL: disk.config.name}} if is_unnamed else {}
+        if metadata:
+            message = "which disk it is, whether it outlives the Wukong, and whether it is from a snapshot"
+            patch = Patch(target=target(obj), merge={"metadata": metadata}, reason="DiskMarked", message=message)
+            actions.append(patch)
     return Plan(actions=tuple(actions))
 
 
@@ -125,17 +130,16 @@ def leftovers(snapshot: Snapshot) -> Plan:
         actions=tuple(
             Delete(target=target(obj), reason="DiskNoLongerDesired", message="the spec no longer has this disk")
             for obj in own_disk_objects(snapshot)
-            if obj.metadata.name not in wanted | snapshot.volumes_in_use and _is_deletable(obj)
+            if obj.metadata.name not in wanted | snapshot.volumes_in_use
+            and not is_kept(snapshot.object, obj)
+            and obj.metadata.deletion_timestamp is None
         )
     )
 
 
 def own_disk_objects(snapshot: Snapshot) -> Iterable[DataVolume | PersistentVolumeClaim]:
     """A claim that CDI made goes with its DataVolume."""
+    wukong = snapshot.object
     filled = {volume.metadata.name for volume in snapshot.data_volumes}
-    alone = [claim for claim in snapshot.claims if claim.metadata.name not in filled and is_of(snapshot.object, claim)]
-    return [*(volume for volume in snapshot.data_volumes if is_of(snapshot.object, volume)), *alone]
-
-
-def _is_deletable(obj: Object) -> bool:
-    return not is_kept(obj) and obj.metadata.deletion_timestamp is None
+    alone = [claim for claim in snapshot.claims if claim.metadata.name not in filled and is_disk_of(wukong, claim)]
+    return [*(volume for volume in snapshot.data_volumes if is_disk_of(wukong, volume)), *alone]

@@ -130,6 +130,13 @@ def is_of(wukong: Wukong, obj: Object) -> bool:
     return obj.metadata.labels.get(names.WUKONG_LABEL) == wukong.metadata.name
 
 
+def is_disk_of(wukong: Wukong, obj: Object) -> bool:
+    """By the name too: a person may have put our label on a backup of a disk, and we delete what is ours."""
+    disk = obj.metadata.labels.get(names.DISK_LABEL, "")
+    known = {names.disk_name(wukong.metadata.name, name) for name in (disk, *(d.name for d in wukong.spec.disks))}
+    return is_of(wukong, obj) and obj.metadata.name in known
+
+
 def _state(
     wukong: Wukong,
     data_volume: DataVolume | None,
@@ -278,9 +285,12 @@ def keep_text(*, keep: bool) -> str:
     return "true" if keep else "false"
 
 
-def is_kept(obj: Object) -> bool:
-    """Written on the object itself: the entry of the spec may be gone when it is asked."""
-    return obj.metadata.annotations.get(names.KEEP_ANNOTATION) == "true"
+def is_kept(wukong: Wukong, obj: Object) -> bool:
+    """If either says so: the object, since its entry of the spec may be gone, or the entry, not yet written there."""
+    entries = {names.disk_name(wukong.metadata.name, disk.name): disk for disk in wukong.spec.disks}
+    entry = entries.get(obj.metadata.name)
+    is_marked = obj.metadata.annotations.get(names.KEEP_ANNOTATION) == "true"
+    return is_marked or (entry is not None and entry.keep_on_delete)
 
 
 class Growth(enum.Enum):

@@ -32,7 +32,7 @@ def farewell(snapshot: Snapshot) -> Plan:
         actions = let_go(snapshot, left, reason="WukongDeleted", message="no machine uses the network any more")
         return Plan(actions=tuple(actions), waits=_gone(left))
     gone = "its machine, disks and networks are gone"
-    kept = [obj.metadata.name for obj in own_disk_objects(snapshot) if is_kept(obj)]
+    kept = [obj.metadata.name for obj in own_disk_objects(snapshot) if is_kept(wukong, obj)]
     message = f"{gone}; kept: {', '.join(kept)}" if kept else gone
     leave = RemoveFinalizer(
         target=target(wukong), present=wukong.metadata.finalizers, finalizer=FINALIZER, message=message
@@ -47,7 +47,7 @@ def _is_own_instance(snapshot: Snapshot) -> bool:
 
 
 def _disks_to_delete(snapshot: Snapshot) -> list[DataVolume | PersistentVolumeClaim]:
-    return [obj for obj in own_disk_objects(snapshot) if not is_kept(obj)]
+    return [obj for obj in own_disk_objects(snapshot) if not is_kept(snapshot.object, obj)]
 
 
 def _ended(there: Iterable[Object], why: str) -> Plan:
