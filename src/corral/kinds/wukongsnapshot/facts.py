@@ -15,7 +15,9 @@ from corral.kinds.wukong.api.snapshots import (
     VirtualMachineSnapshotContent,
     VolumeSnapshot,
 )
+from corral.kinds.wukong.machine import backing_name
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukong.spec_disks import DiskConfig
 from corral.kinds.wukongsnapshot.quiesce import indications_of, is_frozen, was_frozen
 from corral.kinds.wukongsnapshot.spec import DiskSnapshot, WukongSnapshot
 from corral.kube.meta import Object
@@ -67,26 +69,37 @@ def progress(snapshot: Snapshot) -> Progress:
 
 
 def _of_machine(snapshot: Snapshot) -> Progress:
-    taken = snapshot.taken
-    if taken is None:
+    taken, content = snapshot.taken, snapshot.content
+    if taken is None or (content is None and snapshot.object.status.phase == "Succeeded"):
         return Progress()
     status = taken.status
     failed = status.phase == "Failed"
     said = status.error.message if status.error and status.error.message else "it says no reason"
-    backups = snapshot.content.spec.volume_backups if snapshot.content else ()
+    backups = content.spec.volume_backups if content else ()
     found = {b.volume_name: b.volume_snapshot_name for b in backups if b.volume_snapshot_name}
     included = status.snapshot_volumes.included_volumes
+    # Whoever restores from it takes what is not named for empty, so all of it is named before it is called taken.
+    is_held = content is not None and set(included) <= found.keys()
     return Progress(
         begun=True,
-        ready=status.ready_to_use,
+        ready=status.ready_to_use and is_held,
         error=said if failed else "",
         name=taken.metadata.name,
         creation_time=status.creation_time,
         indications=status.indications,
         included=included,
-        excluded=status.snapshot_volumes.excluded_volumes,
+        excluded=_left_out(snapshot, status.snapshot_volumes.excluded_volumes),
         disks=tuple(DiskSnapshot(name=n, volume_snapshot_name=found[n]) for n in included if n in found),
     )
+
+
+def _left_out(snapshot: Snapshot, excluded: tuple[str, ...]) -> tuple[str, ...]:
+    """Of what KubeVirt did not take, what could have been: it also lists the guest's data and disks out of images."""
+    if is_over(snapshot.object):
+        return snapshot.object.status.excluded_volumes  # the machine may have changed since
+    volumes = snapshot.machine.spec.template.spec.volumes if snapshot.machine else ()
+    without = {names.CLOUD_INIT_VOLUME, *(volume.name for volume in volumes if not backing_name(volume))}
+    return tuple(name for name in excluded if name not in without)
 
 
 def _of_volumes(snapshot: Snapshot) -> Progress:
@@ -115,14 +128,33 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
 
 
 def _others(snapshot: Snapshot) -> tuple[str, ...]:
-    disks = snapshot.wukong.spec.disks if snapshot.wukong else ()
-    return tuple(disk.name for disk in disks if disk.name not in snapshot.object.spec.disks)
+    """Disks that are not in it. Once it is begun that stays as it was told: a Wukong changes, and goes."""
+    asked, wukong = snapshot.object, snapshot.wukong
+    if wukong is None or asked.status.phase not in (None, "Pending"):
+        return asked.status.excluded_volumes
+    return tuple(disk.name for disk in wukong.spec.disks if disk.name not in asked.spec.disks and has_volume(disk))
+
+
+def has_volume(disk: DiskConfig) -> bool:
+    """Whether there is something to snapshot: not of a disk that is read out of a container image."""
+    return disk.source is None or disk.source.container_disk is None
+
+
+def begun_at(snapshot: Snapshot) -> datetime | None:
+    """From when on it could be taken, by what is known now; None as long as something that it needs is missing."""
+    asked, wukong = snapshot.object, snapshot.wukong
+    if asked.status.begun_at is not None:
+        return asked.status.begun_at
+    if wukong is None or snapshot.machine is None or needed_kind(asked) in snapshot.absent:
+        return None
+    known = {disk.name for disk in wukong.spec.disks if has_volume(disk)}
+    return snapshot.now if known.issuperset(asked.spec.disks) else None
 
 
 def late_in_s(snapshot: Snapshot) -> float | None:
-    """How long it may still be tried; None: for ever."""
+    """How long it may still be tried; None: for ever, or it has not begun."""
     within = parse_duration(snapshot.object.spec.failure_deadline).total_seconds()
-    since = snapshot.object.metadata.creation_timestamp
+    since = begun_at(snapshot)
     if not within or since is None:
         return None
     return within - (snapshot.now - since).total_seconds()

@@ -20,6 +20,8 @@ from corral.kinds.wukong.api.snapshots import (
 from corral.kinds.wukongsnapshot.facts import (
     Progress,
     Snapshot,
+    begun_at,
+    has_volume,
     is_late,
     is_of_disks,
     is_over,
@@ -66,6 +68,10 @@ def _begin(snapshot: Snapshot) -> Plan:
     if unknown:
         message = f"Wukong {where} has no disk {', '.join(unknown)}; it has {', '.join(sorted(disks))}"
         return _wait("DiskUnknown", message, stalled=True)
+    of_images = [d.name for d in snapshot.wukong.spec.disks if d.name in asked.spec.disks and not has_volume(d)]
+    if of_images:
+        message = f"disk {', '.join(of_images)} of Wukong {where} is read out of a container image: it has no volume"
+        return _wait("DiskWithoutVolume", message, stalled=True)
     if snapshot.machine is None:
         return _wait("MachineMissing", f"waiting for the virtual machine of Wukong {where}")
     instance = snapshot.instance
@@ -144,6 +150,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongSnapshotStatus:
         observed_generation=asked.metadata.generation,
         phase=_phase(so_far),
         snapshot_name=so_far.name,
+        begun_at=begun_at(snapshot),
         creation_time=so_far.creation_time,
         error=so_far.error,
         indications=so_far.indications,

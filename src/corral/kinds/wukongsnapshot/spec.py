@@ -30,7 +30,8 @@ class WukongSnapshotSpec(Model, frozen=True, kw_only=True):
         str, Meta(max_length=253, description="Of snapshots of single disks. Default: the cluster's default class.")
     ] = ""
     failure_deadline: Annotated[
-        Annotated[Duration, Meta(max_length=16)], Meta(description="How long KubeVirt may try. 0: for ever.")
+        Annotated[Duration, Meta(max_length=16)],
+        Meta(description="How long it may be tried, from when it could begin. 0: for ever."),
     ] = "5m"
 
 
@@ -42,8 +43,11 @@ class DiskSnapshot(Model, frozen=True, kw_only=True):
 
 
 class WukongSnapshotStatus(BasicStatus, frozen=True, kw_only=True):
+    """`begunAt` is when everything that it needs was there: `failureDeadline` counts from then."""
+
     phase: Phase | None = None
     snapshot_name: str = ""
+    begun_at: datetime | None = None
     creation_time: datetime | None = None
     error: str = ""
     indications: tuple[str, ...] = ()

@@ -1,12 +1,11 @@
 """KubeVirt's and the storage's part: snapshots come to be ready, and disks are set back to them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, holds
 from corral.kinds.wukong.api.snapshots import (
     VirtualMachineRestore,
     VirtualMachineSnapshot,
@@ -16,13 +15,11 @@ from corral.kinds.wukong.api.snapshots import (
     VolumeSnapshotSpec,
 )
 from corral.kinds.wukong.machine import backing_name
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.volumes import CONTENT_MARK
-
-TAKEN_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 UID_MARK = "standin/restore-uid"
 
@@ -40,10 +37,10 @@ class Snapshots:
 
     async def step(self) -> None:
         machines = {(m.metadata.namespace, m.metadata.name): m for m in await self._access.all(VirtualMachine)}
-        running = {(i.metadata.namespace, i.metadata.name) for i in await self._access.all(VirtualMachineInstance)}
+        running = {(i.metadata.namespace, i.metadata.name): i for i in await self._access.all(VirtualMachineInstance)}
         for snapshot in await self._access.all(VirtualMachineSnapshot):
             where = (snapshot.metadata.namespace, snapshot.spec.source.name)
-            await self._snapshot(snapshot, machines.get(where), is_running=where in running)
+            await self._snapshot(snapshot, machines.get(where), running.get(where))
         for volume in await self._access.all(VolumeSnapshot):
             await self._volume(volume)
         for restore in await self._access.all(VirtualMachineRestore):
@@ -52,32 +49,35 @@ class Snapshots:
                 await self._restore(restore, machines[where])
 
     async def _snapshot(
-        self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine | None, *, is_running: bool
+        self,
+        snapshot: VirtualMachineSnapshot,
+        machine: VirtualMachine | None,
+        instance: VirtualMachineInstance | None,
     ) -> None:
         if snapshot.status.phase == "":
             await self._access.set_status(snapshot, {"phase": "InProgress", "readyToUse": False})
         elif snapshot.status.phase == "InProgress" and machine is not None:
-            status = self._taken(snapshot, machine, is_running=is_running)
+            status = self._taken(snapshot, machine, instance)
             if status["phase"] == "Succeeded":
                 await self._keep(snapshot, machine, status["snapshotVolumes"]["includedVolumes"])
             await self._access.set_status(snapshot, status)
 
     def _taken(
-        self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, *, is_running: bool
+        self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, instance: VirtualMachineInstance | None
     ) -> Mapping[str, Any]:
         if why := self.failing.get(snapshot.metadata.name):
-            return {"phase": "Failed", "readyToUse": False, "error": {"message": why, "time": _text(TAKEN_AT)}}
-        volumes = [v.name for v in machine.spec.template.spec.volumes if backing_name(v)]
-        left_out = [name for name in volumes if name in self.without_snapshots]
+            return {"phase": "Failed", "readyToUse": False, "error": {"message": why, "time": _made_at(snapshot)}}
+        volumes = machine.spec.template.spec.volumes
+        included = [v.name for v in volumes if backing_name(v) and v.name not in self.without_snapshots]
         return {
             "phase": "Succeeded",
             "readyToUse": True,
-            "creationTime": _text(TAKEN_AT),
-            "indications": ["Online", "GuestAgent"] if is_running else [],
+            "creationTime": _made_at(snapshot),
+            "indications": _indications(instance),
             "virtualMachineSnapshotContentName": _content_name(snapshot),
             "snapshotVolumes": {
-                "includedVolumes": [name for name in volumes if name not in left_out],
-                "excludedVolumes": left_out,
+                "includedVolumes": included,
+                "excludedVolumes": [v.name for v in volumes if v.name not in included],
             },
         }
 
@@ -110,13 +110,12 @@ class Snapshots:
     async def _volume(self, volume: VolumeSnapshot) -> None:
         if why := self.failing.get(volume.metadata.name):
             if volume.status.error is None:
-                status = {"readyToUse": False, "error": {"message": why, "time": _text(TAKEN_AT)}}
+                status = {"readyToUse": False, "error": {"message": why, "time": _made_at(volume)}}
                 await self._access.set_status(volume, status)
         elif not volume.status.ready_to_use:
             if self._guests is not None:
                 await self._guests.keep(volume)
-            cut = volume.metadata.creation_timestamp or TAKEN_AT
-            status = {"readyToUse": True, "creationTime": _text(cut), "error": None}
+            status = {"readyToUse": True, "creationTime": _made_at(volume), "error": None}
             await self._access.set_status(volume, status)
 
     async def _restore(self, restore: VirtualMachineRestore, machine: VirtualMachine) -> None:
@@ -136,7 +135,7 @@ class Snapshots:
             if not await self._is_set_back((namespace, backing_name(volume)), restore, content):
                 return
         await self._access.patch(machine, {"spec": {"template": {"spec": {"hostname": "as-it-was"}}}})
-        await self._access.set_status(restore, {"complete": True, "restoreTime": _text(TAKEN_AT)})
+        await self._access.set_status(restore, {"complete": True, "restoreTime": _made_at(restore)})
         self._being_restored.clear()
 
     async def _is_set_back(self, where: Where, restore: VirtualMachineRestore, content: str) -> bool:
@@ -175,5 +174,13 @@ def _content_name(snapshot: VirtualMachineSnapshot) -> str:
     return f"vmsnapshot-content-{snapshot.metadata.uid}"
 
 
-def _text(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def _indications(instance: VirtualMachineInstance | None) -> list[str]:
+    if instance is None:
+        return []
+    return ["Online", "GuestAgent" if holds(instance.status.conditions, "AgentConnected") else "NoGuestAgent"]
+
+
+def _made_at(obj: Object) -> str:
+    """What is asked for happens at once."""
+    assert obj.metadata.creation_timestamp is not None
+    return f"{obj.metadata.creation_timestamp:%Y-%m-%dT%H:%M:%SZ}"

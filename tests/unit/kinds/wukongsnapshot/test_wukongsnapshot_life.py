@@ -2,15 +2,26 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
-from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot, VolumeSnapshot
+from corral.kinds.wukong.api.snapshots import (
+    ContentSpec,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeBackup,
+    VolumeSnapshot,
+)
+from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
+from corral.kube.meta import ObjectMeta
 from corral.testing.apiserver.faults import Fault
-from tests.unit.kinds.wukong.world import SNAPSHOTS
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, SNAPSHOTS
 from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+WITH_IMAGE = LARGE.replace("disks:", "disks:\n- {name: live, size: 1Gi, source: {containerDisk: {image: 'a:1'}}}")
 
 
 async def test_a_snapshot_is_taken_and_tells_what_is_in_it() -> None:
@@ -28,6 +39,68 @@ async def test_a_snapshot_is_taken_and_tells_what_is_in_it() -> None:
     assert await world.told("Whole") == ("False", "DisksLeftOut")
     (root,) = status.disks
     assert (root.name, root.volume_snapshot_name in world.names(VolumeSnapshot)) == ("root", True)
+
+
+async def test_a_snapshot_of_every_disk_is_whole_though_kubevirt_lists_the_guests_data_as_left_out() -> None:
+    world = SnapshotWorld()
+    await world.open(WITH_IMAGE)
+    await world.take()
+
+    taken = await world.client.get(VirtualMachineSnapshot, "friday", NAMESPACE)
+    assert taken.status.snapshot_volumes.excluded_volumes == ("live", "cloudinit")
+    assert (await world.status()).excluded_volumes == ()
+    assert await world.told("Whole") == ("True", "EveryDisk")
+    await world.delete(Wukong, "vm")
+    await world.rest()
+    assert await world.told("Whole") == ("True", "EveryDisk")
+
+
+async def test_a_whole_machine_without_its_agent_says_that_nobody_froze_it() -> None:
+    world = SnapshotWorld()
+    world.standin.machines.agentless.add("vm")
+    await world.open()
+    await world.take()
+    assert (await world.status()).indications == ("Online", "NoGuestAgent")
+
+
+async def test_a_snapshot_is_taken_only_when_the_holder_of_every_volume_is_known() -> None:
+    """A Wukong made from it takes a disk that has none for an empty one."""
+    world = SnapshotWorld()
+    await world.open()
+    world.standin_rests()
+    await world.ask()
+    await asyncio.sleep(30)
+    volumes = {"includedVolumes": ["root", "data"], "excludedVolumes": ["cloudinit"]}
+    taken = {"phase": "Succeeded", "readyToUse": True, "virtualMachineSnapshotContentName": "it"}
+    await world.patch(VirtualMachineSnapshot, "friday", {"status": {**taken, "snapshotVolumes": volumes}}, "status")
+    await asyncio.sleep(30)
+    assert ((await world.status()).phase, await world.told("Ready")) == ("Creating", ("False", "SnapshotUnderWay"))
+
+    await world.client.create(content("it", root="vs-root"), field_manager="kubevirt")
+    await asyncio.sleep(30)
+    assert (await world.status()).phase == "Creating"
+    backups = msgspec.to_builtins(content("it", root="vs-root", data="vs-data").spec.volume_backups)
+    await world.patch(VirtualMachineSnapshotContent, "it", {"spec": {"volumeBackups": backups}})
+    await asyncio.sleep(30)
+    status = await world.status()
+    assert (status.phase, [disk.volume_snapshot_name for disk in status.disks]) == ("Succeeded", ["vs-root", "vs-data"])
+
+
+async def test_a_snapshot_whose_content_someone_deleted_is_told_as_lost() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take()
+    await world.delete(VirtualMachineSnapshotContent, world.names(VirtualMachineSnapshotContent)[0])
+    await world.rest()
+    assert ((await world.status()).phase, await world.told("Ready")) == ("Failed", ("False", "SnapshotLost"))
+
+
+def content(name: str, **held: str) -> VirtualMachineSnapshotContent:
+    backups = tuple(VolumeBackup(volume_name=volume, volume_snapshot_name=by) for volume, by in held.items())
+    return VirtualMachineSnapshotContent(
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE),
+        spec=ContentSpec(virtual_machine_snapshot_name="friday", volume_backups=backups),
+    )
 
 
 async def test_a_snapshot_that_failed_stays_failed_with_kubevirts_reason() -> None:
@@ -101,6 +174,23 @@ async def test_a_snapshot_of_named_disks_is_one_of_these_volumes_and_says_what_i
     assert (status.phase, status.included_volumes, status.excluded_volumes) == ("Succeeded", ("data",), ("root",))
     assert [(disk.name, disk.volume_snapshot_name) for disk in status.disks] == [("data", "friday-data")]
     assert status.indications == ("Online", "GuestAgent")
+    assert await world.told("Whole") == ("False", "DisksLeftOut")
+
+
+async def test_what_a_snapshot_of_disks_lacks_is_as_it_was_whatever_becomes_of_the_wukong() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take(disks=("data",))
+    disks = msgspec.to_builtins((await world.wukong()).spec.disks)
+    await world.change({"disks": [*disks, {"name": "later", "size": "1Gi"}]})
+    await world.rest()
+    assert (await world.status()).excluded_volumes == ("root",)
+
+    await world.delete(Wukong, "vm")
+    await world.settled()
+    await world.rest()
+    assert world.names(Wukong) == []
+    assert (await world.status()).excluded_volumes == ("root",)
     assert await world.told("Whole") == ("False", "DisksLeftOut")
 
 
@@ -179,6 +269,31 @@ async def test_a_disk_that_the_wukong_does_not_have_is_told_with_those_it_has() 
     assert await world.told("Stalled") == ("True", "DiskUnknown")
     assert "has no disk swap; it has data, root" in (await world.status()).conditions[0].message
     assert world.names(VolumeSnapshot) == []
+
+
+async def test_a_disk_out_of_a_container_image_has_nothing_to_snapshot_and_that_is_told() -> None:
+    world = SnapshotWorld()
+    await world.open(WITH_IMAGE)
+    await world.take(disks=("data", "live"))
+    assert await world.told("Stalled") == ("True", "DiskWithoutVolume")
+    assert world.names(VolumeSnapshot) == []
+    await world.take("part", disks=("data",))
+    assert (await world.status("part")).excluded_volumes == ("root",)
+
+
+async def test_the_time_that_a_snapshot_waited_for_what_it_needs_is_not_taken_from_its_deadline() -> None:
+    world = SnapshotWorld(lacking=SNAPSHOTS)
+    await world.open()
+    await world.ask(disks=("data",))
+    await asyncio.sleep(3600)
+    assert ((await world.told("Ready"))[1], (await world.status()).begun_at) == ("SnapshotsMissing", None)
+
+    for kind in SNAPSHOTS:
+        world.serve(kind)
+    await asyncio.sleep(120)
+    await world.rest()
+    assert world.standin.machines.freezes == ["freeze", "unfreeze"]
+    assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
 
 
 async def test_storage_that_is_in_trouble_has_until_the_deadline_and_then_it_has_failed() -> None:
