@@ -116,9 +116,11 @@ def write(path: Path, content: str | bytes, mode: int = 0o644) -> None:
             file.write(data)
         os.chmod(part, mode)
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk, which does not say of what
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

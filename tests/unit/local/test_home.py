@@ -1,4 +1,6 @@
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,23 @@ def test_a_file_that_cannot_be_replaced_is_left_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="taken"):
         write(target, "new")
     assert os.listdir(tmp_path) == ["taken"]
+
+
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """No file may grow, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_for_which_there_is_no_room_is_named_and_leaves_nothing(tmp_path: Path, no_room: None) -> None:
+    with pytest.raises(OSError, match="File too large") as refusal:
+        write(tmp_path / "wanted", "new")
+
+    assert refusal.value.filename == str(tmp_path / "wanted")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_lock_makes_its_directory_and_leaves_it_usable(tmp_path: Path) -> None:
