@@ -8,7 +8,6 @@ dies; then its jobs end too, and the model is told by whom.
 Who deletes a pod is known from the connection that asked: `SimServer.acting`.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,9 +20,9 @@ from corral.kube.transport import Request, Response
 from corral.testing.apiserver import FakeApiServer
 from corral.testing.apiserver.faults import Fate
 from corral.testing.apiserver.storage import Change, Key
-from tests.sim.slurmctld import Slurmctld, Slurmd
+from tests.sim.records import Slurmd
+from tests.sim.slurmctld import Slurmctld
 
-TICK_S = 0.5
 NOT_READY_AFTER_S = 40.0  # the node controller's patience
 PODS_GONE_AFTER_S = 300.0  # the default toleration of unreachable nodes
 HEARS_WITHIN_S = 1.0  # from then on slurmd has its TERM, and registers no more
@@ -164,15 +163,12 @@ class Kubernetes:
 
     # --- time
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            self._slurm.tick()
-            now_s = self._server.now_s()
-            for machine in tuple(self.machines.values()):
-                self._watch_machine(machine, now_s)
-            for pod in self._server.all_of(Pod):
-                self._look_after(pod, now_s)
+    def tick(self) -> None:
+        now_s = self._server.now_s()
+        for machine in tuple(self.machines.values()):
+            self._watch_machine(machine, now_s)
+        for pod in self._server.all_of(Pod):
+            self._look_after(pod, now_s)
 
     def _watch_machine(self, machine: Machine, now_s: float) -> None:
         if machine.alive or not machine.ready or now_s - machine.died_s < NOT_READY_AFTER_S:

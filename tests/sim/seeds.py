@@ -109,6 +109,8 @@ def check_end(world: World) -> None:
         nodeset = world.nodeset(name)
         pods = world.pods(name)
         wanted = wanted_of(nodeset, world) if nodeset else 0
+        waiting = [job.id for job in world.slurm.jobs.values() if job.partition == name and job.state == "PENDING"]
+        assert not nodeset or "deletionTimestamp" not in nodeset["metadata"] or waiting, f"{name} is not let go"
         here = {pod["metadata"]["name"] for pod in pods}
         assert len(here - foreign) <= wanted <= len(here | foreign), (
             f"{name}: {wanted} are wanted, and {sorted(here)} are here"
@@ -126,6 +128,8 @@ def check_end(world: World) -> None:
 
 
 def wanted_of(nodeset: Json, world: World) -> int:
+    if "deletionTimestamp" in nodeset["metadata"]:
+        return 0
     per_machine = nodeset["spec"].get("scalingMode") == "DaemonSet"
     return len(world.kubernetes.machines) if per_machine else int(nodeset["spec"]["replicas"])
 

@@ -13,9 +13,13 @@ The truth about jobs is where their processes are: `Slurmd.jobs`. `killed` has e
 time, and by whom.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from random import Random
+
+from tests.sim.records import ALL, COST, UP, Job, Record, Refused, Reservation, Slurmd
+
+__all__ = ["Slurmctld", "Slurmd"]
 
 SILENT_S = 20.0  # until a node does not respond
 DOWN_S = 60.0  # SlurmdTimeout
@@ -24,70 +28,7 @@ JOBS_PER_NODE = 2
 UNSAVED_S = 3.0  # what a kill forgets
 YOUNG_S = 20.0  # a job of a slurmd that died younger than this is missed only at the next periodic registration
 REGISTERS_EVERY_S = 90.0
-NO_SUCH_NODE, NODE_BUSY = 2018, 2016
-
-
-class Refused(Exception):
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(f"{text} ({number})")
-        self.number, self.text = number, text
-
-
-@dataclass(eq=False)
-class Slurmd:
-    """One process of slurmd in a pod, and the processes of jobs below it."""
-
-    node: str
-    pod_uid: str
-    features: tuple[str, ...]
-    started_s: float
-    cpus: int = 0
-    alive: bool = True
-    jobs: dict[int, float] = field(default_factory=dict)  # id -> when it ends by itself
-
-
-@dataclass
-class Record:
-    """A node as slurmctld knows it. `revived`: its deletion was forgotten by a restart."""
-
-    name: str
-    features: tuple[str, ...]
-    slurmd: Slurmd | None
-    heard_s: float
-    changed_s: float
-    drain: bool = False
-    reason: str = ""
-    reason_by: str = ""
-    reason_s: float = 0.0
-    down: bool = False
-    silent: bool = False
-    revived: bool = False
-    registered_s: float = 0.0
-    cpus: int = 0
-
-
-@dataclass
-class Job:
-    id: int
-    wants: int
-    runs_s: float
-    state: str = "PENDING"
-    nodes: tuple[str, ...] = ()
-    start_s: float = 0.0
-    end_s: float = 0.0  # of COMPLETING
-    restarts: int = 0
-
-    @property
-    def holds(self) -> bool:
-        return self.state in ("RUNNING", "COMPLETING")
-
-
-@dataclass(frozen=True)
-class Reservation:
-    name: str
-    nodes: tuple[str, ...]
-    start_s: float
-    end_s: float
+NO_SUCH_NODE, NODE_BUSY, NO_SUCH_PARTITION, PARTITION_AWAY = 2018, 2016, 2000, 2046
 
 
 class Slurmctld:
@@ -97,7 +38,9 @@ class Slurmctld:
         self.nodes: dict[str, Record] = {}
         self.jobs: dict[int, Job] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.partitions: Mapping[str, str] = {ALL: UP}  # and their states
         self.killed: list[tuple[int, str, str]] = []  # job, node, by whom
+        self.cost: list[tuple[int, str]] = []  # job, and the partition that it ended with
         self.nodes_changed_s = self.jobs_changed_s = 0.0
         self._saved: tuple[float, dict[str, Record], dict[int, Job]] = (0.0, {}, {})
         self._numbers = 0
@@ -152,9 +95,14 @@ class Slurmctld:
 
     # --- people and programs
 
-    def submit(self, wants: int, runs_s: float) -> int:
+    def submit(self, wants: int, runs_s: float, partition: str = ALL) -> int:
+        state = self.partitions.get(partition)
+        if state is None:
+            raise Refused(NO_SUCH_PARTITION, "Invalid partition name specified")
+        if state != UP:
+            raise Refused(PARTITION_AWAY, "Required partition not available (inactive or drain)")
         self._numbers += 1
-        self.jobs[self._numbers] = Job(self._numbers, wants, runs_s)
+        self.jobs[self._numbers] = Job(self._numbers, wants, runs_s, partition)
         self.jobs_changed_s = self._now_s()
         return self._numbers
 
@@ -208,6 +156,19 @@ class Slurmctld:
             raise Refused(2001, "Requested reservation is invalid")
         self._note(f"{by} ends reservation {name}")
         self._nodes_changed()
+
+    def configure(self, partitions: Mapping[str, str]) -> None:
+        """Other lines of partitions, and a reconfigure. A job ends with the line of its partition."""
+        self.partitions = {**partitions, ALL: UP}
+        self._note(f"slurmctld has partitions {self.partitions}")
+        for job in self.jobs.values():
+            if job.partition not in self.partitions and (job.holds or job.state == "PENDING"):
+                self._note(f"job {job.id} ends with partition {job.partition}")
+                self.cost.append((job.id, job.partition))
+                self._leave_nodes(job)
+                job.state = COST
+        self._nodes_changed()
+        self.jobs_changed_s = self._now_s()
 
     # --- restarts
 
@@ -317,7 +278,9 @@ class Slurmctld:
         unfit = (
             record.drain or record.down or record.silent or self._is_kept_free(record.name, self._now_s() + job.runs_s)
         )
-        return not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
+        is_in = job.partition == ALL or job.partition in record.features
+        is_up = self.partitions.get(job.partition) == UP
+        return is_in and is_up and not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
 
     def _is_in_begun_reservation(self, node: str) -> bool:
         now_s = self._now_s()

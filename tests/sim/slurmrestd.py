@@ -18,7 +18,8 @@ import msgspec
 from corral.engine.clock import VIRTUAL_EPOCH
 from corral.slurm.errors import Unreachable
 from corral.slurm.transport import Endpoint, Request, Response, Transport
-from tests.sim.slurmctld import Record, Refused, Reservation, Slurmctld
+from tests.sim.records import ALL, Record, Refused, Reservation
+from tests.sim.slurmctld import Slurmctld
 
 API: Final = "v0.0.45"
 _EPOCH_S: Final = VIRTUAL_EPOCH.timestamp()
@@ -27,6 +28,7 @@ _PATHS: Final = {
     "node/{node_name}": ("get", "post", "delete"),
     "jobs/": ("get",),
     "jobs/state/": ("get",),
+    "partitions/": ("get",),
     "ping/": ("get",),
     "reservations/": ("get",),
     "reservation": ("post",),
@@ -128,6 +130,9 @@ class Slurmrestd:
                 return _body(jobs=states)
             case "GET", ["jobs"]:
                 return self._jobs(since_s if request.query else None)
+            case "GET", ["partitions"]:
+                found = self.slurmctld.partitions.items()
+                return _body(partitions=[_partition(name, state) for name, state in found], last_update=self._stamp())
             case "GET", ["node", name]:
                 self.looked[client, name] = self._now_s()
                 record = self.slurmctld.nodes.get(name)
@@ -193,6 +198,7 @@ class Slurmrestd:
                 {
                     "job_id": job.id,
                     "job_state": [job.state],
+                    "partition": job.partition,
                     "nodes": ",".join(job.nodes),
                     "start_time": _number(int(_EPOCH_S + job.start_s)) if job.nodes else _number(0),
                     "end_time": _number(int(_EPOCH_S + job.start_s + job.runs_s)) if job.nodes else _number(0),
@@ -213,6 +219,7 @@ class Slurmrestd:
             "cpus": record.cpus,
             "features": list(record.features),
             "active_features": list(record.features),
+            "partitions": [name for name in self.slurmctld.partitions if name == ALL or name in record.features],
             "slurmd_start_time": _number(int(_EPOCH_S + (record.slurmd.started_s if record.slurmd else 0))),
         }
 
@@ -249,6 +256,10 @@ class _Wanted(msgspec.Struct):
 def _reservation(one: Reservation) -> dict[str, object]:
     times = {"start_time": _number(int(_EPOCH_S + one.start_s)), "end_time": _number(int(_EPOCH_S + one.end_s))}
     return {"name": one.name, "node_list": ",".join(one.nodes), "flags": ["MAINT"], **times}
+
+
+def _partition(name: str, state: str) -> dict[str, object]:
+    return {"name": name, "node_sets": "ALL" if name == ALL else name, "partition": {"state": [state]}}
 
 
 def _number(value: int) -> dict[str, object]:

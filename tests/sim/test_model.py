@@ -7,8 +7,9 @@ from corral.engine.clock import virtual_clock
 from corral.slurm.rest import SlurmClient
 from corral.slurm.tokens import Hs256, Tokens
 from corral.slurm.transport import Endpoint
+from tests.sim.records import Slurmd
 from tests.sim.seeds import in_virtual_time
-from tests.sim.slurmctld import Slurmctld, Slurmd
+from tests.sim.slurmctld import Slurmctld
 from tests.sim.slurmrestd import Slurmrestd
 from tests.sim.story import TOLD, story
 

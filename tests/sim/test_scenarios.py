@@ -7,10 +7,12 @@ import pytest
 
 from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Pod
 from corral.kube.models.events_v1 import Event
 from corral.testing.apiserver import Fault
 from tests.sim.kubernetes import BAD_IMAGE, is_ready
+from tests.sim.records import INACTIVE, Refused
 from tests.sim.slurmrestd import RestFaults
 from tests.sim.world import NAMESPACE, World
 
@@ -342,3 +344,23 @@ async def test_only_where_people_asked_for_it_a_drain_is_forced_and_they_are_tol
         warned = [one["note"] for one in world.server.all_of(Event) if one["reason"] == "JobsKilled"]
         assert len(warned) == 1
         assert f"job {job} runs" in warned[0]
+
+
+async def test_a_set_that_is_deleted_waits_for_jobs_of_its_partition_and_names_them() -> None:
+    world = World(17)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        waiting = world.slurm.submit(9, SHORT_S, "gpu")
+        await asyncio.sleep(5)
+        world.deleted_sets.add("gpu")
+        world.server.remove(NodeSet, "gpu", NAMESPACE)
+        await asyncio.sleep(120)
+        assert (world.names(), world.slurm.partitions["gpu"]) == ([], INACTIVE)
+        assert f"which goes with it: {waiting}." in condition(world, "Ready")["message"]
+        with pytest.raises(Refused, match="not available"):
+            world.slurm.submit(1, SHORT_S, "gpu")
+        world.slurm.cancel_pending()
+        await world.settled()
+        assert (world.nodeset("gpu"), world.slurm.cost) == (None, [])
+        assert "gpu" not in world.slurm.partitions

@@ -5,6 +5,7 @@ A trouble that takes something away gives it back later by itself (`later`), so 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from random import Random
 from typing import Final
@@ -13,6 +14,7 @@ from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
 from tests.sim.kubernetes import BAD_IMAGE
+from tests.sim.records import ALL, Refused
 from tests.sim.world import NAMESPACE, SETS, World
 
 Trouble = Callable[[World, Random], None]
@@ -40,8 +42,11 @@ def scale(world: World, luck: Random) -> None:
 
 
 def submit(world: World, luck: Random) -> None:
+    """To all nodes, or to a partition, which may go meanwhile."""
     for _ in range(luck.randint(1, 5)):
-        world.slurm.submit(luck.choice((1, 1, 1, 2, 3)), luck.uniform(2, 60))
+        partition = luck.choice((ALL, ALL, *world.slurm.partitions))
+        with suppress(Refused):
+            world.slurm.submit(luck.choice((1, 1, 1, 2, 3)), luck.uniform(2, 60), partition)
 
 
 def suspend(world: World, luck: Random) -> None:

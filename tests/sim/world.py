@@ -5,6 +5,7 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
 
     jobs       an operator deletes no pod that holds a job or may be given one, and nobody can evict one
     drains     an operator neither lifts nor overwrites nor forgets a drain that somebody else has set
+    queues     no job ends with the partition of a NodeSet that is deleted
     plans      an operator does nothing that the plan of its last snapshot does not list
 """
 
@@ -35,6 +36,7 @@ from corral.testing.apiserver.eviction import evict
 from corral.testing.apiserver.objects import Options
 from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
+from tests.sim.delivery import Delivery
 from tests.sim.kubernetes import Json, Kubernetes, Process, SimServer
 from tests.sim.slurmctld import Slurmctld
 from tests.sim.slurmrestd import CALM, Slurmrestd
@@ -46,6 +48,7 @@ LEASE = LeaseAddress(NAMESPACE)
 KUBECTL = "kubectl"
 SEEN_AGAIN_WITHIN_S = 15.0  # no proof is older than this
 LOOKED_EVERY_S = 5.0
+TICK_S = 0.5
 
 T = TypeVar("T")
 
@@ -122,6 +125,7 @@ class World:
         self.rest = Slurmrestd(self.slurm, self.server.now_s, Random(f"{seed} rest"))
         self.rest.before_write, self.rest.after_write = self._before_slurm_write, self._after_slurm_write
         self.kubernetes = Kubernetes(self.server, self.slurm, Random(f"{seed} kubernetes"), machines=machines)
+        self.delivery = Delivery(self.server, self.slurm, Random(f"{seed} delivery"))
         self.kubernetes.on_removal = self._pod_is_removed
         self.server.storage.listen(self._pod_is_made)
         self.server.storage.listen(self._something_was_written)
@@ -161,7 +165,7 @@ class World:
                 "apiVersion": API,
                 "kind": "NodeSet",
                 "metadata": {"name": name, "namespace": NAMESPACE},
-                "spec": {"controllerRef": {"name": "slurm"}, **spec},
+                "spec": {"controllerRef": {"name": "slurm"}, "replicas": 1, "partition": {"enabled": True}, **spec},
             }
         )
 
@@ -254,7 +258,8 @@ class World:
     def check(self) -> None:
         """Raise what was broken. A law is broken within a request, where nobody would hear of an exception."""
         killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if "operator" in by]
-        if found := [*self.broken, *killed]:
+        ended = [f"job {job} ended with partition {partition}" for job, partition in self.slurm.cost]
+        if found := [*self.broken, *killed, *ended]:
             raise LawBroken("; ".join(found))
 
     def _after_slurm_write(self, client: str) -> None:
@@ -271,7 +276,7 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(_AtOnce())
-        self._tasks = [asyncio.create_task(self.kubernetes.run(), name="kubernetes")]
+        self._tasks = [asyncio.create_task(self._tick(), name="time")]
         self._tasks += [asyncio.create_task(one.keep_running(), name="keeper") for one in self.operators]
         try:
             yield
@@ -282,6 +287,13 @@ class World:
             for operator in self.operators:
                 await operator.crash()
             self.server.stop_collecting()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.slurm.tick()
+            self.delivery.tick()
+            self.kubernetes.tick()
 
     async def settled(self, within_s: float = 300.0, quiet_s: float = 20.0) -> None:
         """Nothing but leases was written for `quiet_s`, and nothing is planned for any NodeSet."""
