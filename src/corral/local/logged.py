@@ -46,6 +46,7 @@ def run(
     If we are interrupted, the program is told to end, and we wait for it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)  # a file of root's can be replaced by the person whose folder it is in, not written
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as record:
         record.write(f"$ {shlex.join(command)}\n")

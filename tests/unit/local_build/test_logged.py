@@ -15,6 +15,17 @@ def test_all_output_goes_to_the_log(tmp_path: Path, step: Step) -> None:
     assert {"out", "err"} <= set(log.read_text().splitlines())
 
 
+def test_an_earlier_log_is_replaced_and_not_written_as_it_may_be_of_another_user(tmp_path: Path, step: Step) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("of root\n")
+
+    with log.open() as earlier:
+        logged.run(["true"], step=step, log=log)
+        assert earlier.read() == "of root\n"
+
+    assert log.read_text() == "$ true\n"
+
+
 def test_a_failure_ends_in_one_sentence_with_its_last_line_and_the_log(tmp_path: Path, step: Step) -> None:
     log = tmp_path / "x.log"
 
