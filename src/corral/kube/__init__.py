@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from corral.kube.answers import Bookmark, Gone, Page, Put
-from corral.kube.calls import Fence, Observer
+from corral.kube.calls import Observer
 from corral.kube.client import Client
 from corral.kube.credentials import Credentials
 from corral.kube.discovery import ServedResource, ServerVersion
@@ -43,7 +43,7 @@ from corral.kube.logs import LogOptions
 from corral.kube.meta import Condition, Model, Object, ObjectMeta, ObjectRef, OwnerReference, Resource, ref
 from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
-from corral.kube.transport import Priority, Request, Response, Socket, Stream, Transport
+from corral.kube.transport import Fence, Priority, Request, Response, Socket, Stream, Transport
 from corral.kube.unstructured import Kind, Unstructured
 
 if TYPE_CHECKING:

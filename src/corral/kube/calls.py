@@ -18,10 +18,7 @@ from corral.kube.codec import error_of
 from corral.kube.errors import KubeError, Refused, Subject, Unreachable
 from corral.kube.gate import Gate, GateStatistics
 from corral.kube.retry import Repeat, pause_s
-from corral.kube.transport import Request, Response, Socket, Stream, Transport
-
-Fence = Callable[[], bool]
-"""May we write now? Asked without an await right before each write is handed to the transport."""
+from corral.kube.transport import Fence, Request, Response, Socket, Stream, Transport
 
 ERROR_BODY_BYTES_MAX = 1 << 20
 ERROR_BODY_S_MAX = 10.0
@@ -96,9 +93,9 @@ class Calls:
         self, request: Request, subprotocols: tuple[str, ...], fence: Fence | None = None
     ) -> AsyncIterator[Socket]:
         async with AsyncExitStack() as stack:
-            self._check(fence, request.subject)
-            with self._observed(request.subject) as told:
-                socket = await stack.enter_async_context(self._transport.socket(request, subprotocols))
+            fenced = msgspec.structs.replace(request, fence=fence)
+            with self._fenced(fenced), self._observed(request.subject) as told:
+                socket = await stack.enter_async_context(self._transport.socket(fenced, subprotocols))
                 told.status = 101
             yield socket
 
@@ -111,9 +108,9 @@ class Calls:
             await self._turn(request, deadline)
         started_s, status = now_s(), 0
         try:
-            self._check(fence, request.subject)
-            hurried = msgspec.structs.replace(request, deadline_s=max(deadline - started_s, 0.001))
-            response = await self._transport.request(hurried)
+            hurried = msgspec.structs.replace(request, deadline_s=max(deadline - started_s, 0.001), fence=fence)
+            with self._fenced(hurried):
+                response = await self._transport.request(hurried)
             status = response.status
         finally:
             self._gate.leave(request.priority)
@@ -132,12 +129,16 @@ class Calls:
             late = f"no turn to be sent within {request.deadline_s:g} s ({waiting})"
             raise Unreachable(request.subject, late, sent=False) from None
 
-    def _check(self, fence: Fence | None, subject: Subject) -> None:
-        """The last thing before the transport: no await may come between."""
-        if fence is not None and not fence():
+    @contextmanager
+    def _fenced(self, request: Request) -> Iterator[None]:
+        """Asked here and, since a transport may have to wait before it sends, by the transport again."""
+        try:
+            request.ask_fence()
+            self._sent += 1
+            yield
+        except Refused:
             self._refused += 1
-            raise Refused(subject, "not sent: this process may not write now (it does not hold the lease)")
-        self._sent += 1
+            raise
 
     @contextmanager
     def _observed(self, subject: Subject) -> Iterator["_Told"]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from corral.kube import discovery, requests
 from corral.kube.answers import Bookmark, Gone, Page, Put
-from corral.kube.calls import Calls, CallStatistics, Fence, Observer
+from corral.kube.calls import Calls, CallStatistics, Observer
 from corral.kube.codec import decode, decode_deleted, decode_events, decode_list, decode_metadata
 from corral.kube.discovery import ServedResource, ServerVersion
 from corral.kube.errors import Conflict, Expired, Garbled, Invalid, Unreachable
@@ -29,7 +29,7 @@ from corral.kube.meta import EMPTY, Object, ObjectMeta, Resource
 from corral.kube.retry import Repeat
 from corral.kube.scale import Scale
 from corral.kube.selection import Precondition, Propagation, Selector
-from corral.kube.transport import Priority, Request, Socket, Stream, Transport
+from corral.kube.transport import Fence, Priority, Request, Socket, Stream, Transport
 from corral.kube.unstructured import Kind, class_of
 
 __all__ = ["Bookmark", "Client", "Gone", "Page", "Precondition", "Propagation", "Put", "Selector"]

@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from corral.kube.calls import Calls, Fence
+from corral.kube.calls import Calls
 from corral.kube.codec import error_of
 from corral.kube.errors import Garbled, Refused, Subject, Unreachable
 from corral.kube.meta import EMPTY, Resource
 from corral.kube.requests import READ_S_MAX, path_to
-from corral.kube.transport import Request, Socket
+from corral.kube.transport import Fence, Request, Socket
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ENDED, CLOSE = 0, 1, 2, 3, 255

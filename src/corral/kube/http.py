@@ -6,6 +6,9 @@ request's deadline begins when they are there: a plugin has its own, and a perso
 
 Errors of aiohttp, ssl and the sockets become ours in `trouble.py`; none escapes. Redirects are not followed: a token
 goes to the server it is for, and nowhere else.
+
+A write's fence is asked when its connection is there, the last moment that we have: a token and a new connection take
+seconds, and by then another process may lead.
 """
 
 import asyncio
@@ -15,11 +18,14 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from yarl import URL
 
 import corral
@@ -108,6 +114,7 @@ class HttpTransport:
         return await self._ask_as(other, session, request)
 
     async def _ask_as(self, auth: Auth, session: aiohttp.ClientSession, request: Request) -> aiohttp.ClientResponse:
+        _to_be_sent.set(request)
         return await session.request(
             request.method,
             self._url_of(request),
@@ -136,6 +143,7 @@ class HttpTransport:
     async def _upgrade_as(
         self, auth: Auth, request: Request, subprotocols: tuple[str, ...]
     ) -> aiohttp.ClientWebSocketResponse:
+        _to_be_sent.set(request)
         return await self._streams.ws_connect(
             self._url_of(request),
             protocols=subprotocols,
@@ -244,6 +252,22 @@ def _payload(body: bytes) -> bytes | io.BytesIO | None:
     return io.BytesIO(body) if len(body) > BODY_AT_ONCE_BYTES_MAX else body or None
 
 
+_to_be_sent: ContextVar[Request] = ContextVar("_to_be_sent")
+
+
+class _FencedConnector(aiohttp.TCPConnector):
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        try:
+            _to_be_sent.get().ask_fence()
+        except BaseException:
+            connection.release()
+            raise
+        return connection
+
+
 class _NotUpgradedError(Exception):
     """A WebSocket was asked for and something else came; aiohttp would drop the body, which says why."""
 
@@ -266,7 +290,7 @@ async def _keep_refusal(
 def _session(agent: str, connections_max: int, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
     """Without compression: unpacking costs as much as decoding, and the API server is near."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections_max, socket_factory=_connection),
+        connector=_FencedConnector(limit=connections_max, socket_factory=_connection),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
         headers={"User-Agent": agent, "Accept-Encoding": "identity"},
         cookie_jar=aiohttp.DummyCookieJar(),

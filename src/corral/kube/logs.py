@@ -46,7 +46,7 @@ def log_request(pods: Resource, name: str, namespace: str, options: LogOptions) 
 
 
 async def log_lines(calls: Calls, request: Request, silence_s_max: float) -> AsyncGenerator[str, None]:
-    """Empty lines are left out. The last line comes also when nothing ends it."""
+    """The last line comes also when nothing ends it."""
     lines = Lines()
     async with calls.stream(request) as stream:
         async for chunk in stream.chunks(silence_s_max=silence_s_max):
@@ -54,7 +54,7 @@ async def log_lines(calls: Calls, request: Request, silence_s_max: float) -> Asy
                 complete = lines.feed(chunk)
             except LineTooLong as error:
                 raise Garbled(request.subject, f"cannot read the log: {error}") from None
-            for line in filter(None, complete.split(b"\n")):
+            for line in complete.split(b"\n")[:-1]:
                 yield _text(line)
     if rest := lines.rest():
         yield _text(rest)

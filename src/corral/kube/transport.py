@@ -1,19 +1,23 @@
 """The seam between our verbs and the network: bytes out, bytes in.
 
 `Transport` is implemented by `corral.kube.http.HttpTransport` (aiohttp) and by the fake API server of
-`corral.testing`. An implementation raises only `Unreachable` and `CredentialsError`; any HTTP status is a normal
-answer here (`socket` alone has none to give, see there). Retries, throttling, priorities and typed errors live above
-it, in `corral.kube.calls`, so that they are tested in virtual time without a socket.
+`corral.testing`. An implementation raises only `Unreachable`, `CredentialsError`, and `Refused` where it waits for
+something before it sends (see `Request.fence`); any HTTP status is a normal answer here (`socket` alone has none to
+give, see there). Retries, throttling, priorities and typed errors live above it, in `corral.kube.calls`, so that they
+are tested in virtual time without a socket.
 """
 
 import enum
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
-from corral.kube.errors import Subject
+from corral.kube.errors import Refused, Subject
+
+Fence = Callable[[], bool]
+"""May we write now? Asked without an await right before each write is sent."""
 
 
 class Priority(enum.IntEnum):
@@ -34,6 +38,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     accept: str = "application/json"
     priority: Priority = Priority.NORMAL
     deadline_s: float = 30.0  # for the whole answer; for a stream: for its head
+    fence: Fence | None = None  # to be asked again after every wait before the sending: for a token, for a connection
+
+    def ask_fence(self) -> None:
+        if self.fence is not None and not self.fence():
+            raise Refused(self.subject, "not sent: this process may not write now (it does not hold the lease)")
 
     def __repr__(self) -> str:
         """Without the body, which may hold a secret."""

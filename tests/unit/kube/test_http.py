@@ -11,7 +11,7 @@ from aiohttp import web
 
 import corral
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server
-from corral.kube.errors import CredentialsError, Forbidden, Subject, Unauthorized, Unreachable
+from corral.kube.errors import CredentialsError, Forbidden, Refused, Subject, Unauthorized, Unreachable
 from corral.kube.http import HttpTransport, proxy_for
 from corral.kube.transport import Request
 from corral.kube.trouble import unreachable
@@ -277,6 +277,47 @@ async def test_a_401_is_not_answered_with_the_same_credentials() -> None:
         transport_to(server.url, Auth(token="same")) as it,
     ):
         assert (await it.request(a_request())).status == 401
+    assert len(server.received) == 1
+
+
+# -- the fence --
+
+
+async def test_a_lease_that_ends_while_a_token_is_fetched_keeps_the_write_from_being_sent() -> None:
+    leads = True
+
+    def fetched() -> Auth:
+        nonlocal leads
+        leads = False
+        return Auth(token="t")
+
+    async with peer(answer(b"fine"), context=tls(HERE)) as server:
+        credentials = Credentials(
+            server=Server(url=server.url, ca=AUTHORITY.pem), source=Reread(fetched), origin="test"
+        )
+        transport = HttpTransport(credentials, component="test")
+        with pytest.raises(Refused, match="not sent"):
+            await transport.request(a_request("POST", fence=lambda: leads))
+        await transport.close()
+    assert server.received == []
+
+
+async def test_the_fence_is_asked_when_the_connection_is_there_and_the_connection_serves_the_next() -> None:
+    async with pair_with(answer(b"fine")) as (it, server):
+        with pytest.raises(Refused):
+            await it.request(a_request("POST", fence=lambda: False))
+        assert (await it.request(a_request("POST", fence=lambda: True))).body == b"fine"
+    assert (server.connections, len(server.received)) == (1, 1)
+
+
+async def test_the_fence_is_asked_again_before_a_401_is_answered() -> None:
+    may_write = iter([True, False])
+    async with (
+        peer(answer(b"", "401 Unauthorized"), context=tls(HERE)) as server,
+        transport_to(server.url, Auth(token="old"), Auth(token="new")) as it,
+    ):
+        with pytest.raises(Refused):
+            await it.request(a_request("POST", fence=lambda: next(may_write)))
     assert len(server.received) == 1
 
 

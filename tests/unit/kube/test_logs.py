@@ -13,7 +13,7 @@ def client(*chunks: bytes | Exception, status: int = 200) -> tuple[Client, Memor
 async def test_lines_come_whole_and_the_last_one_needs_no_end() -> None:
     it, transport = client("grü".encode()[:3], "grü".encode()[3:] + b"n\r\n\nb", b"lau")
 
-    assert [line async for line in it.logs("web", "lab")] == ["grün", "blau"]
+    assert [line async for line in it.logs("web", "lab")] == ["grün", "", "blau"]
     assert transport.requests[0].path == "/api/v1/namespaces/lab/pods/web/log"
     assert transport.requests[0].query == ()
 
