@@ -102,6 +102,20 @@ async def test_a_server_that_does_not_take_events_costs_nothing_but_the_events()
     assert len(server.all_of(Event)) == 1
 
 
+async def test_what_could_not_be_told_is_told_when_it_is_said_again() -> None:
+    """A stalled object says the same every five minutes: within the time of a series."""
+    server = FakeApiServer()
+    server.fail_next(Fault.FORBID, resource="events.events.k8s.io", times=1)
+    async with recording(server) as recorder:
+        recorder.tell("corral-toy", said())
+        await asyncio.sleep(300)
+        recorder.tell("corral-toy", said())
+        await asyncio.sleep(15)
+
+    (event,) = server.all_of(Event)
+    assert event["note"] == "it happened"
+
+
 async def test_a_series_whose_event_has_expired_begins_anew() -> None:
     server = FakeApiServer()
     async with recording(server) as recorder:
@@ -128,11 +142,13 @@ async def test_a_flush_sends_what_is_left() -> None:
     assert event["series"]["count"] == 2
 
 
-async def test_a_long_note_is_shortened() -> None:
+@pytest.mark.parametrize("letter", ["x", "ä", "→", "😀"])
+async def test_a_long_note_is_shortened_to_what_the_server_takes(letter: str) -> None:
     server = FakeApiServer()
     recorder = Recorder(Client(server.connect()), virtual_clock(), instance="here")
-    recorder.tell("corral-toy", said("x" * 5000))
+    recorder.tell("corral-toy", said(letter * 5000))
     await recorder.flush()
 
     (event,) = server.all_of(Event)
-    assert len(event["note"]) == 1000
+    assert 1020 <= len(event["note"].encode()) <= 1024
+    assert set(event["note"]) == {letter, "."}

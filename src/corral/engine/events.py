@@ -30,7 +30,7 @@ SERIES_MAX = 2048
 TOKENS_MAX = 25.0
 TOKEN_EVERY_S = 300.0
 PENDING_MAX = 1000
-NOTE_CHARS_MAX = 1000  # the server allows 1,024 bytes
+NOTE_BYTES_MAX = 1024  # more is refused by the server
 
 
 class RecorderStatistics(msgspec.Struct, frozen=True):
@@ -50,6 +50,10 @@ class _Told:
         self.uid = ""
         self.count = self.count_written = 1
         self.last_s = now_s
+
+    def forget(self) -> None:
+        """The server does not have it: the next one like it is no repetition, and is told anew."""
+        self.uid, self.last_s = "", -SERIES_ENDS_AFTER_S
 
 
 _Saying = tuple[str, str, str, str, str]  # controller, uid, type, reason, note
@@ -124,6 +128,7 @@ class Recorder:
             answer = await self._client.create(event, field_manager=event.reporting_controller, priority=Priority.BULK)
         except KubeError:
             self._failed += 1
+            told.forget()
             return
         self._written += 1
         told.uid = answer.metadata.uid
@@ -143,7 +148,7 @@ class Recorder:
             )
         except KubeError:  # most often: the server has let it expire; the next one like it begins anew
             self._failed += 1
-            told.uid, told.last_s = "", -SERIES_ENDS_AFTER_S
+            told.forget()
             return
         told.count_written = count
         self._written += 1
@@ -152,7 +157,6 @@ class Recorder:
         at = said.regarding
         suffix = f"{self._clock.random.getrandbits(64):016x}"
         meta = ObjectMeta(name=f"{at.name[:236]}.{suffix}", namespace=at.namespace or "default")
-        note = said.message
         return Event(
             metadata=meta,
             event_time=micro_time(self._clock.wall()),
@@ -162,7 +166,7 @@ class Recorder:
             reason=said.reason,
             regarding=_reference(at),
             related=_reference(said.related) if said.related else None,
-            note=note if len(note) <= NOTE_CHARS_MAX else note[: NOTE_CHARS_MAX - 3] + "...",
+            note=note_of(said.message),
             type=said.type,
         )
 
@@ -179,6 +183,14 @@ class Recorder:
         self._sayings[saying] = told
         if len(self._sayings) > SERIES_MAX:
             self._sayings.popitem(last=False)
+
+
+def note_of(message: str) -> str:
+    """As much of it as the server takes."""
+    whole = message.encode()
+    if len(whole) <= NOTE_BYTES_MAX:
+        return message
+    return whole[: NOTE_BYTES_MAX - 3].decode(errors="ignore") + "..."
 
 
 def _reference(at: Target) -> ObjectReference:
