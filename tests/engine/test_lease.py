@@ -108,6 +108,24 @@ async def test_the_first_leads_and_the_second_follows_when_the_first_releases() 
 
 
 @pytest.mark.looptime
+async def test_a_lease_is_released_also_when_the_answer_to_the_last_renewal_was_not_waited_for() -> None:
+    server = FakeApiServer()
+    first = Candidate(server, "first")
+    leading = asyncio.create_task(first.lead())
+    await asyncio.sleep(1)
+    server.fail_next(Fault.HANG, method="PATCH")
+    await asyncio.sleep(3)  # a renewal is done by now, and unanswered
+    leading.cancel()
+    await asyncio.wait((leading,))
+
+    await first.election.release()
+
+    lease = server.get(Lease, "corral", "default")
+    assert lease is not None
+    assert not lease["spec"].get("holderIdentity")
+
+
+@pytest.mark.looptime
 async def test_when_the_leader_falls_silent_another_takes_over_after_the_lease_has_run_out() -> None:
     server = FakeApiServer()
     first, second = Candidate(server, "first"), Candidate(server, "second", wall_ahead=timedelta(days=300))

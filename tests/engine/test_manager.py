@@ -4,9 +4,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from corral.engine import CannotStart, Controller, Key, LeaseAddress, LeaseLost, Manager, Metrics, Reader, virtual_clock
+from corral.engine import (
+    CannotStart,
+    Controller,
+    Key,
+    LeaseAddress,
+    LeaseLost,
+    Manager,
+    Metrics,
+    Outside,
+    Plan,
+    Reader,
+    virtual_clock,
+)
+from corral.engine.manager import STOP_S_MAX
 from corral.kube.client import Client
 from corral.kube.models.coordination_v1 import Lease
 from corral.kube.models.core_v1 import ConfigMap, Secret
@@ -18,6 +32,10 @@ from corral.testing.toys import Toy, ToyReconciler, ToySnapshot, toy_controller
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 LEASE = LeaseAddress("default", "toys")
+
+
+class Tidy(msgspec.Struct, frozen=True):
+    """A call of another system."""
 
 
 @pytest.fixture
@@ -159,6 +177,33 @@ async def test_a_stop_ends_a_pass_after_the_action_it_is_at(server: FakeApiServe
 
     assert 2 <= len(server.all_of(ConfigMap)) < 20
     assert not any("no answer" in line for line in server.trace)
+
+
+async def test_an_action_that_outlasts_the_time_for_stopping_is_cancelled_and_the_lease_released(
+    server: FakeApiServer,
+) -> None:
+    class Endless(ToyReconciler):
+        def plan(self, snapshot: ToySnapshot, /) -> Plan:
+            tidied = Outside(system="toys", subject="box", call=Tidy(), reason="Because", message="it must be")
+            return Plan(actions=(tidied,))
+
+        async def perform(self, _call: Tidy, _snapshot: ToySnapshot, /) -> None:
+            await asyncio.sleep(10_000)
+
+    endless = Controller.for_(Toy, Endless(), deadline_s=5_000).owns(ConfigMap).owns(Secret)
+    before = asyncio.all_tasks()
+    operator = Operator(server, lambda: endless, lease=LEASE)
+    operator.start()
+    server.add(a_toy())
+    await asyncio.sleep(5)
+    began_s = asyncio.get_running_loop().time()
+    await operator.stop()
+
+    assert STOP_S_MAX <= asyncio.get_running_loop().time() - began_s < STOP_S_MAX + 10
+    assert asyncio.all_tasks() == before
+    lease = server.get(Lease, "toys", "default")
+    assert lease is not None
+    assert not lease["spec"].get("holderIdentity")
 
 
 async def test_a_stop_does_not_wait_for_an_observation(server: FakeApiServer) -> None:

@@ -151,7 +151,12 @@ class Election:
             return
         freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.wall())}
         try:
-            await self._patch(self._observed.lease, freed)
+            try:
+                await self._patch(self._observed.lease, freed)
+            except Conflict:  # a renewal that was cancelled may have been done: its answer was not waited for
+                lease = await self._client.get(Lease, self._name, self._namespace, priority=Priority.LEASE)
+                if lease.spec.holder_identity == self._identity:
+                    await self._patch(lease, freed)
         except KubeError as error:
             log.warning("lease not released", lease=self._name, reason=str(error))
 

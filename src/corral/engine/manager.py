@@ -160,6 +160,7 @@ class Manager:
             holding = tasks.create_task(self.election.hold(), name="lease")
             await self._work(stop, tasks)
             holding.cancel()
+            await asyncio.wait((holding,))  # two requests about one lease would be in each other's way
             await self.election.release()
             self._metrics.leads.labels(self._lease_name).set(0)
 
