@@ -10,6 +10,8 @@ import click
 from corral.cli import console
 from corral.cli.errors import Failure
 from corral.cli.options import Cluster, cluster_options
+from corral.engine import is_controlled_by
+from corral.engine.children import name_taken
 from corral.kinds.wukong import names, power
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, migration_to
 from corral.kinds.wukong.power import Act, CannotDo, Decision, Edit, Machine, Step
@@ -125,11 +127,10 @@ async def machine_called(client: Client, namespace: str, name: str) -> Machine:
         missing = VirtualMachine.resource.plural_and_group
         raise Failure(f"this cluster does not have {missing}: Wukong {namespace}/{name} waits for KubeVirt; install it")
     called = names.machine_name(name)
-    return Machine(
-        wukong,
-        await _found(client, VirtualMachine, called, namespace) is not None,
-        await _found(client, VirtualMachineInstance, called, namespace),
-    )
+    machine = await _found(client, VirtualMachine, called, namespace)
+    if machine is not None and not is_controlled_by(machine, wukong):
+        raise Failure(f"{name_taken(wukong, machine).message}; nothing is done to it")
+    return Machine(wukong, machine is not None, await _found(client, VirtualMachineInstance, called, namespace))
 
 
 async def _found(client: Client, kind: type[T], name: str, namespace: str) -> T | None:

@@ -15,6 +15,7 @@ import msgspec
 from corral.engine.controller import AnyController
 from corral.engine.definitions import Definition
 from corral.engine.manager import LeaseAddress
+from corral.kinds.wukong.api.kubevirt import VirtualMachineInstance
 from corral.kinds.wukong.power import INSTANCES
 from corral.kube.crd import crd_of
 from corral.kube.meta import Object, ObjectMeta, Resource
@@ -55,6 +56,7 @@ ACTS = (
     # A guest whose disks are snapshot one by one; actions of KubeVirt are updates.
     grant(INSTANCES, ("update",), "freeze"),
     grant(INSTANCES, ("update",), "unfreeze"),
+    grant(VirtualMachineInstance.resource, ("delete",)),  # of a deleted Wukong, let loose when its machine was deleted
 )
 
 

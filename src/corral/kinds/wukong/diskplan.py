@@ -27,7 +27,9 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
     match disk.state:
         case State.MISSING if disk.filling is not None and DataVolume in snapshot.absent:
             return NOTHING  # told by `plan`
-        case State.MISSING if snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.machine:
+        case State.MISSING if (
+            snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.own_machine
+        ):
             return NOTHING  # what it is to be filled with is not known yet; told by `plan`
         case State.MISSING:
             made = new_object(snapshot.object, disk)

@@ -7,13 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
+from corral.engine import is_controlled_by
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
-from corral.kinds.wukong.disks import Disk, State, disks_of
+from corral.kinds.wukong.disks import Disk, State, disks_of, is_of
 from corral.kinds.wukong.machine import backing_name, run_strategy
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.restore import Restoring, is_restored, restoring
@@ -39,6 +40,7 @@ PROJECTS: Mapping[Kind, str] = {
 BY_PRINTABLE_STATUS: Mapping[str, Phase] = {
     "Running": "Running",
     "Stopping": "Running",
+    "Terminating": "Running",  # someone deletes it; it is made again when it is gone
     "Paused": "Paused",
     "Migrating": "Migrating",
     "Stopped": "Stopped",
@@ -77,6 +79,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     scheduled: tuple[WukongSnapshot, ...] = ()
 
     @cached_property
+    def own_machine(self) -> VirtualMachine | None:
+        """None for a machine of somebody else that stands under our name: it tells nothing of this Wukong."""
+        return self.machine if self.machine is not None and is_controlled_by(self.machine, self.object) else None
+
+    @cached_property
+    def own_instance(self) -> VirtualMachineInstance | None:
+        """Also one whose machine was deleted without it: it has the labels of the machine's template."""
+        is_foreign = self.machine is not None and self.own_machine is None
+        is_ours = self.instance is not None and is_of(self.object, self.instance)
+        return self.instance if is_ours and not is_foreign else None
+
+    @cached_property
     def disks(self) -> tuple[Disk, ...]:
         volumes, claims = _by_name(self.data_volumes), _by_name(self.claims)
         return disks_of(self.object, volumes, claims, self.classes, self.restoring.sources)
@@ -94,9 +108,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             self.object,
             self.source,
             self.restore,
-            self.machine,
+            self.own_machine,
             self.disk_objects,
-            is_stopped=self.instance is None and self.machine is not None and _is_halted(self.machine),
+            is_stopped=self.instance is None and self.own_machine is not None and _is_halted(self.own_machine),
             absent=self.absent,
         )
 
@@ -106,7 +120,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_restored(self) -> bool:
-        return is_restored(self.object, self.source, self.restore, self.machine, self.disk_objects)
+        return is_restored(self.object, self.source, self.restore, self.own_machine, self.disk_objects)
 
     @cached_property
     def attachment_names(self) -> frozenset[str]:
@@ -150,7 +164,7 @@ def needed_kinds(wukong: Wukong, disks: Iterable[Disk]) -> tuple[Kind, ...]:
 
 
 def phase_of(snapshot: Snapshot) -> Phase:
-    wukong, machine = snapshot.object, snapshot.machine
+    wukong, machine = snapshot.object, snapshot.own_machine
     if wukong.metadata.deletion_timestamp is not None:
         return "Deleting"
     if any(disk.state is State.FAILED for disk in snapshot.disks):
@@ -164,11 +178,6 @@ def phase_of(snapshot: Snapshot) -> Phase:
 def is_meant_to_run(wukong: Wukong) -> bool:
     """At this moment, whatever it did before: not a machine that is started by hand, or runs to an end."""
     return run_strategy(wukong) == "Always"
-
-
-def machine_is_ours(snapshot: Snapshot) -> bool:
-    machine, uid = snapshot.machine, snapshot.object.metadata.uid
-    return machine is not None and any(r.uid == uid and r.controller for r in machine.metadata.owner_references)
 
 
 def own_name(snapshot: Snapshot) -> str:

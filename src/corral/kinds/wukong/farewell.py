@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
-from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.attachments import let_go, owned
 from corral.kinds.wukong.diskplan import own_disk_objects
 from corral.kinds.wukong.disks import is_kept
-from corral.kinds.wukong.facts import Snapshot, machine_is_ours
+from corral.kinds.wukong.facts import Snapshot
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
@@ -21,8 +20,9 @@ def farewell(snapshot: Snapshot) -> Plan:
     if FINALIZER not in wukong.metadata.finalizers:
         return NOTHING
     stages = (
-        ([snapshot.machine] if snapshot.machine and machine_is_ours(snapshot) else [], "the virtual machine is to end"),
-        ([snapshot.instance] if snapshot.instance and _is_own_instance(snapshot) else [], ""),
+        ([snapshot.own_machine] if snapshot.own_machine else [], "the virtual machine is to end"),
+        # KubeVirt ends it before its machine is gone; one that is left was let loose (`kubectl delete --cascade=orphan`).
+        ([snapshot.own_instance] if snapshot.own_instance else [], "its virtual machine is gone"),
         (_disks_to_delete(snapshot), "the disk is not to be kept"),
     )
     for there, why in stages:
@@ -40,12 +40,6 @@ def farewell(snapshot: Snapshot) -> Plan:
     return Plan(actions=(leave,))
 
 
-def _is_own_instance(snapshot: Snapshot) -> bool:
-    """Of a machine of ours that is gone already; KubeVirt's label on it is its name."""
-    instance = snapshot.instance
-    return instance is not None and instance.metadata.labels.get(names.WUKONG_LABEL) == snapshot.object.metadata.name
-
-
 def _disks_to_delete(snapshot: Snapshot) -> list[DataVolume | PersistentVolumeClaim]:
     return [obj for obj in own_disk_objects(snapshot) if not is_kept(snapshot.object, obj)]
 
@@ -54,7 +48,7 @@ def _ended(there: Iterable[Object], why: str) -> Plan:
     actions = tuple(
         Delete(target=target(obj), reason="WukongDeleted", message=why)
         for obj in there
-        if why and obj.metadata.deletion_timestamp is None
+        if obj.metadata.deletion_timestamp is None
     )
     return Plan(actions=actions, waits=_gone(there))
 

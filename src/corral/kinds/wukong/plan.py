@@ -37,7 +37,6 @@ from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     PROJECTS,
     Snapshot,
-    machine_is_ours,
     missing_networks,
     needed_kinds,
     phase_of,
@@ -52,10 +51,10 @@ from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 
 def plan(snapshot: Snapshot) -> Plan:
     wukong = snapshot.object
+    if wukong.metadata.deletion_timestamp is not None:
+        return farewell(snapshot)  # also of a suspended one: whoever deletes it wants it to end
     if wukong.spec.suspend:
         return NOTHING
-    if wukong.metadata.deletion_timestamp is not None:
-        return farewell(snapshot)
     # What the machine waits for comes first: one reason while it starts, whatever its disks go through meanwhile.
     whole = _absent(snapshot) + _not_yet(snapshot) + networks(snapshot) + addresses(snapshot) + _guest(snapshot)
     whole += _restored(snapshot) + _exposed(snapshot)
@@ -129,7 +128,7 @@ def _restored(snapshot: Snapshot) -> Plan:
 
 
 def _scheduled(snapshot: Snapshot) -> Plan:
-    return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, has_machine=snapshot.machine is not None)
+    return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, has_machine=snapshot.own_machine is not None)
 
 
 def _machine(snapshot: Snapshot) -> Plan:
@@ -167,9 +166,9 @@ def _is_prepared(snapshot: Snapshot) -> bool:
 
 def _not_yet(snapshot: Snapshot) -> Plan:
     """What the machine itself still has to become; its changes bring us back."""
-    machine = snapshot.machine
-    if machine is None or not machine_is_ours(snapshot):
-        return NOTHING
+    machine = snapshot.own_machine
+    if machine is None or machine.metadata.deletion_timestamp is not None:
+        return NOTHING  # told by _machine
     if snapshot.restoring.is_in_place:
         return NOTHING  # told by _restored
     status, strategy = machine.status.printable_status or "not looked at by KubeVirt yet", run_strategy(snapshot.object)

@@ -23,8 +23,9 @@ UP = frozenset({"Running", "Paused", "Migrating"})
 
 def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
     wukong = snapshot.object
-    said = SUSPENDED if wukong.spec.suspend else _verdict(snapshot, outcome)
-    instance = snapshot.instance
+    is_suspended = wukong.spec.suspend and wukong.metadata.deletion_timestamp is None
+    said = SUSPENDED if is_suspended else _verdict(snapshot, outcome)
+    instance = snapshot.own_instance
     return WukongStatus(
         observed_generation=wukong.metadata.generation,
         phase=phase_of(snapshot),
@@ -69,7 +70,8 @@ def _refusals(outcome: Outcome) -> dict[str, str]:
 
 
 def _network(snapshot: Snapshot, network: NetworkConfig) -> NetworkStatus:
-    seen = {entry.name: entry for entry in snapshot.instance.status.interfaces} if snapshot.instance else {}
+    instance = snapshot.own_instance
+    seen = {entry.name: entry for entry in instance.status.interfaces} if instance else {}
     found = seen.get(network.name)
     return NetworkStatus(
         name=network.name,
@@ -129,7 +131,8 @@ def disks_resized(disks: tuple[Disk, ...]) -> Condition:
 
 def live_migratable(snapshot: Snapshot) -> Condition:
     is_up = phase_of(snapshot) in UP  # told with the phase, not a moment before
-    found = condition_of(snapshot.instance.status.conditions, LIVE_MIGRATABLE) if snapshot.instance and is_up else None
+    instance = snapshot.own_instance
+    found = condition_of(instance.status.conditions, LIVE_MIGRATABLE) if instance and is_up else None
     if found is None:
         message = "KubeVirt says so only of a machine that runs"
         return Condition(type=LIVE_MIGRATABLE, status="Unknown", reason="NotRunning", message=message)
@@ -139,7 +142,8 @@ def live_migratable(snapshot: Snapshot) -> Condition:
 
 
 def restart_required(snapshot: Snapshot) -> Condition:
-    found = condition_of(snapshot.machine.status.conditions, RESTART_REQUIRED) if snapshot.machine else None
+    machine = snapshot.own_machine
+    found = condition_of(machine.status.conditions, RESTART_REQUIRED) if machine else None
     if found is None or found.status != "True":
         return _condition(RESTART_REQUIRED, False, "UpToDate", "the machine runs as its spec says")
     return _condition(RESTART_REQUIRED, True, found.reason or "SpecChanged", found.message)

@@ -164,6 +164,20 @@ async def test_without_kubevirt_every_word_is_answered_by_what_is_missing() -> N
         await carried_out(world.people(), NAMESPACE, "other", power.start)
 
 
+@pytest.mark.parametrize("decide", [power.start, power.stop, power.restart, power.pause, power.migrate])
+async def test_a_machine_of_somebody_else_is_not_touched(decide: Decide) -> None:
+    world = PowerWorld()
+    spec = {"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}}
+    metadata = {"name": "vm", "namespace": NAMESPACE}
+    world.server.add({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
+    await world.make(a_wukong())
+    before = (await world.wukong()).spec
+    with pytest.raises(Failure, match="VirtualMachine lab/vm exists and does not belong to Wukong lab/vm"):
+        await world.say(decide)
+    assert (await world.wukong()).spec == before
+    assert (world.standin.machines.paused, world.names(VirtualMachineInstanceMigration)) == (set(), [])
+
+
 async def test_a_virt_api_that_does_not_answer_is_named() -> None:
     world = await with_strategy("{}")
     people = world.people()
