@@ -19,15 +19,21 @@ from corral.kube.models.meta_v1 import LabelSelector
 from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 
 BURST_MAX = 5000  # pods made in one pass: the next one sees how they fare. A change of the NodeSet ends it sooner
+MORE_THAN_THERE_ARE = 2**31 - 1
 
 
 def guarded(nodeset: NodeSet, guards: Iterable[PodDisruptionBudget]) -> Plan:
-    """Nobody evicts a worker, nor does `kubectl drain`: we delete it when slurmctld has forgotten it."""
+    """Nobody evicts a worker, nor does `kubectl drain`: we delete it when slurmctld has forgotten it.
+
+    `maxUnavailable: 0` would let some go: it counts from `spec.replicas`, and while a scale-in or a rollout has more
+    workers than that, and where each Kubernetes node has one, the rest could be evicted, busy or not.
+    """
     name = nodeset.metadata.name
     guard = PodDisruptionBudget(
         metadata=ObjectMeta(name=names.guard_name(name), labels=names.labels("slurmd", name)),
         spec=PodDisruptionBudgetSpec(
-            max_unavailable=0, selector=LabelSelector(match_labels={names.NODESET_LABEL: names.worker_stem(name)})
+            min_available=MORE_THAN_THERE_ARE,
+            selector=LabelSelector(match_labels={names.NODESET_LABEL: names.worker_stem(name)}),
         ),
     )
     return children(nodeset, [guard], guards)
