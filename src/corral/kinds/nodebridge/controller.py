@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, children
-from corral.kinds.nodebridge.plan import FINALIZER, Snapshot, plan, policy, policy_name, report
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
+from corral.kinds.nodebridge.plan import FINALIZER, Snapshot, later, plan, report
+from corral.kinds.nodebridge.policies import policy_name
 from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeStatus
 from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
 from corral.kube.meta import Object
@@ -21,17 +22,27 @@ class NodeBridgeReconciler:
             is_served=read.serves(NodeNetworkConfigurationPolicy),
             nodes=read.list(Node),
             states=read.list(NodeNetworkState),
-            policy=read.get(NodeNetworkConfigurationPolicy, policy_name(bridge)),
+            policies=_policies(bridge, read),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
 
     def later(self, snapshot: Snapshot, /) -> Plan:
-        return children(snapshot.object, [policy(snapshot.object, "up")], [])
+        return later(snapshot)
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeBridgeStatus:
         return report(snapshot, outcome)
+
+
+def _policies(bridge: NodeBridge, read: Reader) -> tuple[NodeNetworkConfigurationPolicy, ...]:
+    """Ours, and those of others that stand under the names of ours."""
+    found = {policy.metadata.name: policy for policy in read.owned(NodeNetworkConfigurationPolicy, bridge)}
+    for node in read.list(Node):
+        there = read.get(NodeNetworkConfigurationPolicy, policy_name(bridge, node.metadata.name))
+        if there is not None:
+            found[there.metadata.name] = there
+    return tuple(found[name] for name in sorted(found))
 
 
 def of_node(_obj: Object, read: Reader) -> Iterable[Key]:

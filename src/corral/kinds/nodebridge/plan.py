@@ -1,40 +1,44 @@
-"""What to do for a NodeBridge: a policy of NMState, once it is certain that no node loses its own address. Pure.
+"""What to do for a NodeBridge: a policy of NMState for each node that cannot be cut off by it. Pure.
 
-    guard       on every node the port must be there, and must neither carry the node's address nor its default route
-    deletion    NMState leaves behind what a deleted policy made: first a policy that says `absent`, then the deletion
+    guard       the port must be there, and the node must not need it for itself (see `guard`); each node for itself
+    leaving     of nodes that are no longer chosen, and of all on deletion: NMState leaves behind what a deleted policy
+                made, so first a policy that says `absent`, then its deletion
+    pace        `maxUnavailable` nodes at a time, and no further one once NMState has refused one
 
 NMState itself takes a change back when a node cannot be reached afterwards; the guard is for never getting there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import enum
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from corral.engine import (
     NOTHING,
+    Action,
     Apply,
+    Delete,
     Outcome,
     Plan,
     RemoveFinalizer,
     Wait,
     children,
     conditions,
+    is_controlled_by,
     target,
     verdict,
 )
-from corral.engine.actions import Delete
+from corral.kinds.nodebridge.guard import danger
+from corral.kinds.nodebridge.policies import found_on, is_as_asked, node_of, policy, policy_name
 from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeStatus
-from corral.kinds.wukong import names
 from corral.kinds.wukong.api.kubevirt import condition_of
-from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState, PolicySpec
+from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import Node
-from corral.kube.values import Json
+from corral.kube.values import resolve_percentage
 
 FINALIZER = "vm.corral.dev/node-bridge"
-EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,22 +47,56 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     is_served: bool = True  # whether this cluster has NMState
     nodes: tuple[Node, ...] = ()  # all of them
     states: tuple[NodeNetworkState, ...] = ()
-    policy: NodeNetworkConfigurationPolicy | None = None
+    policies: tuple[NodeNetworkConfigurationPolicy, ...] = ()  # ours, and those that stand under the names of ours
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.object.metadata.deletion_timestamp is not None
+
+    def state(self, node: str) -> NodeNetworkState | None:
+        return next((state for state in self.states if state.metadata.name == node), None)
+
+    def policy(self, node: str) -> NodeNetworkConfigurationPolicy | None:
+        name = policy_name(self.object, node)
+        return next((found for found in self.policies if found.metadata.name == name), None)
+
+
+class Stage(enum.Enum):
+    HELD = "held"  # nothing is done to the node
+    TO_DO = "to do"
+    UNDER_WAY = "under way"  # NMState is at it
+    REFUSED = "refused"  # by NMState
+    DONE = "done"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one node is. `leaves`: it is to lose the bridge."""
+
+    node: str
+    stage: Stage
+    leaves: bool = False
+    actions: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
 
 def plan(snapshot: Snapshot) -> Plan:
     bridge = snapshot.object
-    if bridge.metadata.deletion_timestamp is not None:
-        return _farewell(snapshot)
-    if not snapshot.is_served:
+    if snapshot.is_leaving and FINALIZER not in bridge.metadata.finalizers:
+        return NOTHING
+    if not snapshot.is_served and not snapshot.is_leaving:
         missing = NodeNetworkConfigurationPolicy.resource.plural_and_group
         message = f"this cluster does not have {missing}: install NMState; the work goes on by itself then"
         return _wait("NMStateMissing", message, stalled=True)
-    dangers = tuple(_dangers(snapshot))
-    if dangers:
-        return Plan(waits=dangers)
-    there = [snapshot.policy] if snapshot.policy else []
-    return children(bridge, [policy(bridge, "up")], there) + _progress(snapshot)
+    every = tuple(changes(snapshot))
+    if snapshot.is_leaving and not every:
+        gone = "the bridge is gone from the nodes"
+        leave = RemoveFinalizer(
+            target=target(bridge), present=bridge.metadata.finalizers, finalizer=FINALIZER, message=gone
+        )
+        return Plan(actions=(leave,))
+    if not snapshot.is_leaving and not chosen(snapshot):
+        return _plan_of(snapshot, every) + _wait("NoSuchNodes", "no node has the labels of nodeSelector", stalled=True)
+    return _plan_of(snapshot, every)
 
 
 def chosen(snapshot: Snapshot) -> tuple[Node, ...]:
@@ -66,126 +104,96 @@ def chosen(snapshot: Snapshot) -> tuple[Node, ...]:
     return tuple(n for n in snapshot.nodes if all(n.metadata.labels.get(k) == v for k, v in selector.items()))
 
 
-def _dangers(snapshot: Snapshot) -> Iterator[Wait]:
-    """Why the bridge must not be made now; a policy that is there already is then left as it is."""
-    port, states = snapshot.object.spec.port, {state.metadata.name: state for state in snapshot.states}
-    nodes = chosen(snapshot)
-    if not nodes:
-        yield Wait(reason="NoSuchNodes", message="no node has the labels of nodeSelector", stalled=True)
-    for node in nodes:
-        name = node.metadata.name
-        state = states.get(name)
-        if state is None:
-            yield Wait(reason="NodeUnknown", message=f"waiting for NodeNetworkState {name}: NMState has not told yet")
-            continue
-        interfaces = {str(entry.get("name")): entry for entry in _entries(state, "interfaces")}
-        if port not in interfaces:
-            message = f"node {name} has no interface {port}; it has {', '.join(sorted(interfaces)) or 'none'}"
-            yield Wait(reason="PortMissing", message=message, stalled=True)
-        elif why := _is_needed(node, state, port):
-            message = f"{port} of node {name} {why}: as a bridge's port it would cut the node off; choose another port"
-            yield Wait(reason="ManagementInterface", message=message, stalled=True)
+def changes(snapshot: Snapshot) -> Iterator[Change]:
+    nodes = {node.metadata.name: node for node in snapshot.nodes}
+    stay = () if snapshot.is_leaving else tuple(node.metadata.name for node in chosen(snapshot))
+    yield from (_arrival(snapshot, nodes[name]) for name in sorted(stay))
+    for found in snapshot.policies:
+        name = node_of(found)
+        if is_controlled_by(found, snapshot.object) and found.metadata.deletion_timestamp is None and name not in stay:
+            yield _departure(snapshot, nodes.get(name), found)
 
 
-def _is_needed(node: Node, state: NodeNetworkState, port: str) -> str:
-    """Why the node cannot do without this interface; empty if it can."""
-    own = {address.address for address in node.status.addresses if address.type != "Hostname"}
-    for entry in _entries(state, "interfaces"):
-        if entry.get("name") == port and own & set(_addresses(entry)):
-            return "carries the node's own address"
-    routes = state.status.current_state.get("routes")
-    running = routes.get("running") if isinstance(routes, Mapping) else None
-    for route in running or ():
-        if route.get("next-hop-interface") == port and route.get("destination") in EVERYWHERE:
-            return "carries the node's default route"
-    return ""
+def _arrival(snapshot: Snapshot, node: Node) -> Change:
+    bridge, name = snapshot.object, node.metadata.name
+    state, there = snapshot.state(name), snapshot.policy(name)
+    if wait := danger(node, state, bridge.spec.port):
+        return Change(node=name, stage=Stage.HELD, waits=(wait,))  # a policy that is there is left as it is
+    todo = children(bridge, [policy(bridge, node, "up")], [there] if there else [])
+    if there is None or todo.actions or todo.waits:
+        return Change(node=name, stage=Stage.TO_DO, actions=todo.actions, waits=todo.waits)
+    if refused := _refusal(there, "do it, and took it back"):
+        return Change(node=name, stage=Stage.REFUSED, waits=(refused,))
+    found = found_on(bridge, state)
+    done = _says(there, "Available") and found is not None and is_as_asked(bridge, found)
+    return Change(node=name, stage=Stage.DONE if done else Stage.UNDER_WAY)
 
 
-def _addresses(interface: Mapping[str, Any]) -> Iterator[str]:
-    for family in ("ipv4", "ipv6"):
-        for entry in (interface.get(family) or {}).get("address") or ():
-            yield str(entry.get("ip"))
+def _departure(snapshot: Snapshot, node: Node | None, there: NodeNetworkConfigurationPolicy) -> Change:
+    bridge, name = snapshot.object, node_of(there)
+    todo = children(bridge, [policy(bridge, node, "absent")], [there]).actions if node else ()
+    if says_so := tuple(action for action in todo if isinstance(action, Apply)):
+        return Change(node=name, stage=Stage.TO_DO, leaves=True, actions=says_so)
+    if node is None or found_on(bridge, snapshot.state(name)) is None:
+        why = "the node has no such bridge any more" if node else "the node is gone"
+        away = Delete(target=target(there), reason="BridgeGone", message=why)
+        return Change(node=name, stage=Stage.DONE, leaves=True, actions=(away,))
+    if refused := _refusal(there, "take the bridge away"):
+        return Change(node=name, stage=Stage.REFUSED, leaves=True, waits=(refused,))
+    return Change(node=name, stage=Stage.UNDER_WAY, leaves=True)
 
 
-def _entries(state: NodeNetworkState, name: str) -> Iterable[Mapping[str, Any]]:
-    found = state.status.current_state.get(name)
-    return found if isinstance(found, list | tuple) else ()
+def _says(found: NodeNetworkConfigurationPolicy, what: str) -> bool:
+    condition = condition_of(found.status.conditions, what)
+    return condition is not None and condition.status == "True"
 
 
-def policy(bridge: NodeBridge, state: str) -> NodeNetworkConfigurationPolicy:
-    spec = bridge.spec
-    interface: dict[str, Json] = {"name": spec.bridge_name, "type": f"{spec.type}-bridge", "state": state}
-    if state == "up":
-        ports: dict[str, Json] = {"port": [{"name": spec.port}]}
-        options: dict[str, Json] = {"options": {"stp": {"enabled": False}}} if spec.type == "linux" else {}
-        interface |= {"bridge": {**options, **ports}}
-        # The bridge gives machines a way, and the node no address: the node's own stay where they are.
-        interface |= {"ipv4": {"enabled": False}, "ipv6": {"enabled": False}} if spec.type == "linux" else {}
-        interface |= {"mtu": spec.mtu} if spec.mtu is not None else {}
-    count = spec.max_unavailable
-    return NodeNetworkConfigurationPolicy(
-        metadata=ObjectMeta(name=policy_name(bridge), labels=names.MANAGED_BY),
-        spec=PolicySpec(
-            node_selector=spec.node_selector,
-            desired_state={"interfaces": [interface]},
-            max_unavailable=count if count.endswith("%") else int(count),
-        ),
-    )
+def _refusal(found: NodeNetworkConfigurationPolicy, what: str) -> Wait | None:
+    if not _says(found, "Degraded"):
+        return None
+    condition = condition_of(found.status.conditions, "Degraded")
+    said = condition.message if condition else ""
+    message = f"NMState could not {what} on node {node_of(found)}: {said}"
+    return Wait(reason="NodesRefused", message=message, stalled=True)
 
 
-def policy_name(bridge: NodeBridge) -> str:
-    return f"corral-{bridge.metadata.name}"
+def _plan_of(snapshot: Snapshot, every: tuple[Change, ...]) -> Plan:
+    waits = [wait for change in every for wait in change.waits]
+    coming = [c.node for c in every if not c.leaves and c.stage in (Stage.TO_DO, Stage.UNDER_WAY) and not c.waits]
+    going = [c.node for c in every if c.leaves and c.stage in (Stage.TO_DO, Stage.UNDER_WAY)]
+    if coming:
+        message = f"NMState changes the nodes; without the bridge yet: {', '.join(coming)}"
+        waits.append(Wait(reason="NodesChanging", message=message))
+    if going:
+        message = f"waiting until NMState has taken the bridge away from {', '.join(going)}"
+        waits.append(Wait(reason="Deleting" if snapshot.is_leaving else "NodesLeaving", message=message))
+    actions = tuple(action for change in _allowed(snapshot, every) for action in change.actions)
+    return Plan(actions=actions, waits=tuple(waits))
 
 
-def _progress(snapshot: Snapshot) -> Plan:
-    found = snapshot.policy.status.conditions if snapshot.policy else ()
-    degraded, available = condition_of(found, "Degraded"), condition_of(found, "Available")
-    if degraded is not None and degraded.status == "True":
-        return _wait("NodesRefused", f"NMState could not do it, and took it back: {degraded.message}", stalled=True)
-    without = sorted({node.metadata.name for node in chosen(snapshot)} - with_bridge(snapshot))
-    if available is not None and available.status == "True" and not without:
-        return NOTHING
-    return _wait("NodesChanging", f"NMState changes the nodes; without the bridge yet: {', '.join(without) or 'none'}")
-
-
-def with_bridge(snapshot: Snapshot) -> set[str]:
-    """Nodes that have the bridge, by their own word: a policy's conditions may be those of what it said before."""
-    name = snapshot.object.spec.bridge_name
-    there = {node.metadata.name for node in snapshot.nodes}
-    found = {s.metadata.name for s in snapshot.states if any(i.get("name") == name for i in _entries(s, "interfaces"))}
-    return there & found
-
-
-def _farewell(snapshot: Snapshot) -> Plan:
-    bridge, there = snapshot.object, snapshot.policy
-    if FINALIZER not in bridge.metadata.finalizers:
-        return NOTHING
-    if there is None:
-        gone = "the bridge is gone from the nodes"
-        leave = RemoveFinalizer(
-            target=target(bridge), present=bridge.metadata.finalizers, finalizer=FINALIZER, message=gone
-        )
-        return Plan(actions=(leave,))
-    absent = policy(bridge, "absent")
-    if there.spec.desired_state != absent.spec.desired_state:
-        taken = children(bridge, [absent], [there]).actions
-        return Plan(actions=tuple(a for a in taken if isinstance(a, Apply))) + _waits_for_nodes(())
-    left = sorted(with_bridge(snapshot))
-    if not left:
-        message = "no node has the bridge any more"
-        return Plan(actions=(Delete(target=target(there), reason="BridgeGone", message=message),))
-    degraded = condition_of(there.status.conditions, "Degraded")
-    if degraded is not None and degraded.status == "True":
-        return _wait("NodesRefused", f"NMState could not take the bridge away: {degraded.message}", stalled=True)
-    return _waits_for_nodes(left)
-
-
-def _waits_for_nodes(nodes: Iterable[str]) -> Plan:
-    return _wait("Deleting", f"waiting until NMState has taken the bridge away from {', '.join(nodes) or 'the nodes'}")
+def _allowed(snapshot: Snapshot, every: tuple[Change, ...]) -> Iterator[Change]:
+    """As many nodes at a time as may be changed; what is done needs only to be put away."""
+    count = snapshot.object.spec.max_unavailable
+    total = len(chosen(snapshot))
+    most = max(resolve_percentage(count if count.endswith("%") else int(count), total, round_up=True), 1)
+    room = most - sum(change.stage is Stage.UNDER_WAY for change in every)
+    is_refused = any(change.stage is Stage.REFUSED and not change.leaves for change in every)
+    for change in every:
+        if change.stage is Stage.DONE:
+            yield change
+        elif change.stage is Stage.TO_DO and change.actions and room > 0 and (change.leaves or not is_refused):
+            room -= 1
+            yield change
 
 
 def _wait(reason: str, message: str, *, stalled: bool = False) -> Plan:
     return Plan(waits=(Wait(reason=reason, message=message, stalled=stalled),))
+
+
+def later(snapshot: Snapshot) -> Plan:
+    """Of every node that is chosen; where none is known, of one that stands for them all."""
+    nodes: Iterable[Node] = chosen(snapshot) or (Node(metadata=ObjectMeta(name="NODE")),)
+    return children(snapshot.object, [policy(snapshot.object, node, "up") for node in nodes], [])
 
 
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeBridgeStatus:

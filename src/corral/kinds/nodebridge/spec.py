@@ -19,7 +19,10 @@ class NodeBridgeSpec(Model, frozen=True, kw_only=True):
     type: Annotated[Literal["linux", "ovs"], rule("self == oldSelf", "a bridge stays what it is")] = "linux"
     port: Annotated[LinkName, Meta(description="The interface of the nodes that becomes its port.")]
     node_selector: Annotated[
-        Mapping[str, str], Meta(max_length=16, description="Labels of the nodes. Empty: every node.")
+        Mapping[str, str],
+        Meta(
+            max_length=16, description="Labels of the nodes. Empty: every node. Nodes that lose them lose the bridge."
+        ),
     ] = EMPTY
     mtu: Annotated[int, Meta(ge=576, le=65535)] | None = None
     max_unavailable: Annotated[

@@ -50,7 +50,7 @@ spec: {bridgeName: br0, port: ens4}
         ),
         (SNAPSHOT, {"VolumeSnapshot lab/friday-data"}),
         (SNAPSHOT.replace(", disks: [data]", ""), {"VirtualMachineSnapshot lab/friday"}),
-        (BRIDGE, {"NodeNetworkConfigurationPolicy corral-lan"}),
+        (BRIDGE, {"NodeNetworkConfigurationPolicy corral-lan.NODE"}),
     ],
     ids=["Wukong", "snapshot of disks", "snapshot", "NodeBridge"],
 )
