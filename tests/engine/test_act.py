@@ -154,6 +154,25 @@ async def test_one_of_others_that_is_there_already_is_reported_and_not_touched(w
     assert world.server.get(ConfigMap, "one", "default") == before
 
 
+@pytest.mark.parametrize(
+    ("labels", "state"), [({"disk": "data", "of": "bear"}, "done"), ({"disk": "data"}, "refused"), ({}, "refused")]
+)
+async def test_what_has_no_owner_is_ours_by_the_labels_that_it_is_known_by(
+    world: World, labels: dict[str, str], state: str
+) -> None:
+    """What outlives its owner has no reference to it; a lost answer must not make it somebody else's."""
+    there = {"name": "one", "labels": labels}
+    world.server.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": there, "data": {"k": "first"}})
+    ours = ObjectMeta(name="one", namespace="default", labels={"disk": "data", "of": "bear", "more": "x"})
+    wanted = ConfigMap(metadata=ours, data={"k": "second"})
+    outcome = await world.act(Create(object=wanted, known_by=("disk", "of"), **WHY))
+    assert states(outcome) == [state]
+    assert (await world.a_map("one")).data == {"k": "first"}
+
+    nameless = await world.act(Create(object=wanted, **WHY))
+    assert states(nameless) == ["refused"]
+
+
 async def test_an_apply_over_an_object_that_was_replaced_meanwhile_is_refused(world: World) -> None:
     bear = await world.bear()
     await world.act(Apply(object=a_map("one", bear), **WHY))

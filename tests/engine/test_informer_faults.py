@@ -9,10 +9,11 @@ stalled watches and restored backups. Then the faults stop, and within a bound t
        deleted), and the store showed the new state whenever a handler was called;
     4. nobody changed a cached object.
 
-A failure prints its seed and the server's trace.
+A failure prints its seed and the server's trace. To repeat it: SEEDS=n, and pytest of this file.
 """
 
 import asyncio
+import os
 from random import Random
 
 import pytest
@@ -170,5 +171,11 @@ async def run_schedule(seed: int) -> None:
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
 async def test_after_the_faults_stop_the_store_is_what_the_server_has(first: int) -> None:
-    for seed in range(first, first + BATCH):
+    for seed in seeds_of(first):
         await run_schedule(seed)
+
+
+def seeds_of(first: int) -> list[int]:
+    if chosen := os.environ.get("SEEDS"):
+        return [int(seed) for seed in chosen.split(",")] if first == 0 else []
+    return list(range(first, first + BATCH))

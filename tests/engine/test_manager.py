@@ -17,6 +17,7 @@ from corral.engine import (
     Metrics,
     Outside,
     Plan,
+    RateLimit,
     Reader,
     virtual_clock,
 )
@@ -269,6 +270,31 @@ async def test_a_key_that_makes_no_progress_is_told_once(server: FakeApiServer) 
         "no progress for 15 min: wait: waiting for ConfigMap default/missing (SourceMissing)"
     ]
     await operator.stop()
+
+
+async def test_a_controller_may_limit_how_often_it_looks_and_a_person_does_not_wait_for_that(
+    server: FakeApiServer,
+) -> None:
+    looked: list[tuple[str, float]] = []
+
+    class Noting(ToyReconciler):
+        async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+            looked.append((key.name, asyncio.get_running_loop().time()))
+            return await super().observe(key, read)
+
+    limited = Controller.for_(Toy, Noting(), rate=RateLimit(per_s=1, burst=1)).owns(ConfigMap).owns(Secret)
+    for number in range(20):
+        server.add(a_toy(f"toy-{number:02}"))
+    operator = Operator(server, lambda: limited)
+    operator.start()
+    await until(lambda: len(looked) == 3)
+    server.add(a_toy("asked-for-now"))
+    await asyncio.sleep(0.5)
+    await operator.stop()
+
+    others = [at_s for name, at_s in looked if name != "asked-for-now"]
+    assert looked[3][0] == "asked-for-now"
+    assert others[-1] - others[0] >= len(others) - 1
 
 
 async def test_two_controllers_of_one_name_are_refused(server: FakeApiServer) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.local import builds
 from corral.testing.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -72,6 +73,30 @@ def test_plan_shows_what_would_happen_and_exits_as_kubectl_diff_does(person: Per
     assert f"create ConfigMap {person.namespace}/hello-0: the ConfigMap does not exist yet (Missing)" in planned.stdout
     assert "+  text: Hello" in planned.stdout
     assert "hello" not in person.kubectl("get", "configmaps", "-o", "name")
+
+
+def test_programs_read_plans_renderings_and_states_as_json(person: Person) -> None:
+    manifest = person.manifest()
+    planned = person.corral("plan", "-f", manifest, "-o", "json")
+    assert planned.returncode == 1
+    (found,) = json.loads(planned.stdout)["items"]
+    assert [action["kind"] for action in found["plan"]["actions"]] == ["ConfigMap", "ConfigMap"]
+
+    rendered = person.corral("render", "-f", manifest, "-o", "json")
+    assert [item["kind"] for item in json.loads(rendered.stdout)["items"]] == ["ConfigMap", "ConfigMap"]
+    assert person.corral("render", "-f", manifest).stdout.count("kind: ConfigMap") == 2
+    assert json.loads(person.corral("status", "-o", "json").stdout)["items"] == []
+
+
+def test_kubectl_finds_corral_as_a_plugin(person: Person) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [str(builds.binary("kubectl")), "corral", "status", "--load", NOTE, "-n", person.namespace]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=90, check=False, env={**person.environment, "PATH": path}
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "kubectl corral" in done.stdout + done.stderr or "no " in done.stdout.lower()
 
 
 def test_what_is_applied_becomes_true_and_the_plan_empty(person: Person, operator: subprocess.Popen[bytes]) -> None:

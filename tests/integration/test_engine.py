@@ -6,10 +6,14 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from corral.engine import Key, Manager, Metrics, dry_run, explain, plan_object, system_clock
-from corral.kube import Client, HttpTransport, NotFound, ObjectMeta, Precondition, load_credentials
+from corral.engine import EmitEvent, Key, Manager, Metrics, dry_run, explain, plan_object, system_clock, target
+from corral.engine.events import Recorder
+from corral.engine.informer import Informer
+from corral.kube import Client, HttpTransport, NotFound, ObjectMeta, Precondition, Selector, load_credentials
 from corral.kube.crd import crd_of
 from corral.kube.models.core_v1 import ConfigMap
+from corral.kube.models.events_v1 import Event
+from corral.kube.watch import Server
 from corral.testing.cluster import Cluster
 from corral.testing.toys import Toy, ToySpec, toy_controller
 
@@ -125,3 +129,36 @@ async def is_gone(client: Client, kind: type[Toy] | type[ConfigMap], name: str, 
     except NotFound:
         return True
     return False
+
+
+async def test_what_is_said_again_is_one_event_whose_count_grows(client: Client, corral_namespace: str) -> None:
+    await want(client, corral_namespace, copies=0)
+    bear = await client.get(Toy, "bear", corral_namespace)
+    recorder = Recorder(client, system_clock(), instance="here")
+    said = EmitEvent(regarding=target(bear), reason="Happened", message="it happened", type="Warning")
+    recorder.tell("corral-toy", said)
+    await recorder.flush()
+    recorder.tell("corral-toy", said)
+    recorder.tell("corral-toy", said)
+    await recorder.flush()
+
+    (event,) = (await client.list(Event, Selector(corral_namespace))).items
+    assert event.series is not None
+    assert (event.note, event.series.count) == ("it happened", 3)
+
+
+async def test_the_largest_object_that_etcd_takes_is_cached_whole(client: Client, corral_namespace: str) -> None:
+    large = "x" * 1_500_000
+    await want(client, corral_namespace, greeting=large, copies=0)
+    informer = Informer(client, Toy, Selector(corral_namespace), clock=system_clock(), server=Server())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(informer.run())
+        await until(lambda: has_synced(informer))
+        cached = informer.store.find(Key(corral_namespace, "bear"))
+        running.cancel()
+    assert cached is not None
+    assert cached.spec.greeting == large
+
+
+async def has_synced(informer: Informer[Toy]) -> bool:
+    return informer.statistics().synced

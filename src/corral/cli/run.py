@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -54,24 +55,19 @@ def run_command(
         asyncio.run(_run(cluster, controllers, lease, Address(port=health_port)))
     except (CannotStart, LeaseLost) as error:
         raise Failure(str(error)) from error
-    except OSError as error:
-        raise Failure(f"cannot answer on port {health_port}: {error.strerror}; choose another --health-port") from error
 
 
 async def _run(
     cluster: Cluster, controllers: Sequence[AnyController], lease: LeaseAddress | None, health: Address
 ) -> None:
-    metrics = Metrics()
-    async with Client(HttpTransport(cluster.credentials(), component="operator"), observer=metrics) as client:
+    credentials = cluster.credentials()
+    metrics = Metrics(host=urlsplit(credentials.server.url).netloc)
+    async with Client(HttpTransport(credentials, component="operator"), observer=metrics) as client:
         if lease is not None and not _pod_namespace():
             await leading.prepare(
                 client, lease, datetime.now(UTC), lambda line: click.echo(f"corral: {line}", err=True)
             )
         await run_until_signal(client, controllers, metrics=metrics, lease=lease, health=health)
-
-
-def _tell(sentence: str) -> None:
-    click.echo(f"corral: {sentence}", err=True)
 
 
 def _pod_namespace() -> str:

@@ -254,7 +254,7 @@ async def _make(action: Create | Apply, actor: Actor) -> bool:
     except (AlreadyExists, Conflict):
         wanted = action.object
         there = await actor.client.get(type(wanted), wanted.metadata.name, wanted.metadata.namespace)
-        if not _same_controller(there, wanted):
+        if not _same_controller(there, wanted) and not _same_labels(there, action):
             raise _NameTaken(there) from None
         return _written(actor, there, None)  # nothing new, but the next pass must have seen it
     return _written(actor, answer, None)
@@ -327,3 +327,8 @@ def _written(actor: Actor, answer: Object | None, before: Target | None) -> bool
 def _same_controller(there: Object, wanted: Object) -> bool:
     ours = {r.uid for r in wanted.metadata.owner_references if r.controller}
     return any(r.controller and r.uid in ours for r in there.metadata.owner_references)
+
+
+def _same_labels(there: Object, action: Create | Apply) -> bool:
+    names = action.known_by if isinstance(action, Create) else ()
+    return bool(names) and all(there.metadata.labels.get(n) == action.object.metadata.labels[n] for n in names)

@@ -64,9 +64,14 @@ def target(obj: Object) -> Target:
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
-    """Make the object. AlreadyExists is fine when what is there has our owner reference; otherwise it is reported."""
+    """Make the object. AlreadyExists is fine when what is there has our owner reference; otherwise it is reported.
+
+    `known_by`: for an object that is to outlive its owner, and so has no owner reference: the labels by which one that
+    is there is recognised as ours, if it has them with the same values.
+    """
 
     object: Object
+    known_by: tuple[str, ...] = ()
     reason: str
     message: str
 

@@ -19,6 +19,7 @@ import msgspec
 from corral.engine.actions import AddFinalizer, target
 from corral.engine.children import manager_name
 from corral.engine.plan import Plan
+from corral.engine.queue import BACKOFF, Backoff, RateLimit
 from corral.engine.reconciler import Reader, Reconciler, S
 from corral.engine.store import Key, key_of
 from corral.kube.client import Selector
@@ -94,6 +95,8 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     resync_s: float = 10 * 3600.0  # a safety net only; controller-runtime's default
     deadline_s: float = 120.0  # for one pass, from observe to report
     stuck_after_s: float = 900.0  # the watchdog reports a key that makes no progress for so long
+    rate: RateLimit | None = None  # of passes, over all keys; what a person asks for does not wait for it
+    backoff: Backoff = BACKOFF  # of one key, after a problem
 
     @classmethod
     def for_(
@@ -108,6 +111,8 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
         resync_s: float = 10 * 3600.0,
         deadline_s: float = 120.0,
         stuck_after_s: float = 900.0,
+        rate: RateLimit | None = None,
+        backoff: Backoff = BACKOFF,
     ) -> "Controller[K, S]":
         """A controller of `kind`. Default name: `corral-<kind in lower case>`."""
         own = Watch(kind=kind, to=lambda obj, _read: (key_of(obj),), where=where, when=when)
@@ -120,6 +125,8 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
             resync_s=resync_s,
             deadline_s=deadline_s,
             stuck_after_s=stuck_after_s,
+            rate=rate,
+            backoff=backoff,
         )
 
     def owns(

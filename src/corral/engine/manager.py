@@ -224,7 +224,11 @@ async def run_until_signal(
             loop.add_signal_handler(number, stop.set)
             stack.callback(loop.remove_signal_handler, number)
         if health is not None:
-            port = await stack.enter_async_context(serving(health, manager.missing, metrics.registry))
+            try:
+                port = await stack.enter_async_context(serving(health, manager.missing, metrics.registry))
+            except OSError as error:
+                why = f"cannot answer on port {health.port}: {error.strerror}; choose another one"
+                raise CannotStart(why) from error
             logger().info("answering", port=port, pid=os.getpid())
         await manager.run(stop)
 

@@ -69,7 +69,9 @@ class Passes:
         self._metrics = metrics
         self.tally = PassTally()
         self._clock = clock
-        self.queue: WorkQueue[Key] = WorkQueue(now_s=clock.monotonic_s, random=clock.random)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            now_s=clock.monotonic_s, random=clock.random, backoff=controller.backoff, rate=controller.rate
+        )
         self.barrier: Barrier[Key] = barrier or Barrier()
         self._progress = Progress(stuck_after_s=controller.stuck_after_s)
         self._stores: dict[type[Object], Store[Any]] = {}

@@ -20,8 +20,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode
+from urllib.request import getproxies
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -31,9 +31,10 @@ from yarl import URL
 import corral
 from corral.kube.certificates import tls_context
 from corral.kube.codec import error_of
-from corral.kube.credentials import Auth, ClientCertificate, Credentials, Server
+from corral.kube.credentials import Auth, ClientCertificate, Credentials
 from corral.kube.errors import Subject, Unreachable
 from corral.kube.pace import Pace
+from corral.kube.proxies import proxy_for
 from corral.kube.transport import Request, Response, Socket, Stream
 from corral.kube.trouble import border
 
@@ -234,17 +235,6 @@ class HttpSocket:
             case aiohttp.WSMsgType.ERROR:
                 raise Unreachable(self._subject, f"{self._url}: the server broke the connection off")
         return None
-
-
-def proxy_for(server: Server, proxies: dict[str, str]) -> str:
-    """`proxies` as `urllib.request.getproxies` gives them. As in kubectl, this machine is not asked through a proxy."""
-    if server.proxy_url:
-        return server.proxy_url
-    parts = urlsplit(server.url)
-    host = parts.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host, proxies):
-        return ""
-    return proxies.get(parts.scheme, "")
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:

@@ -23,6 +23,7 @@ from corral.kube.certificates import check_certificate
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server, Source, wrong
 from corral.kube.errors import CredentialsError
 from corral.kube.exec_plugin import ExecPlugin, Plugin, cluster_info
+from corral.kube.proxies import checked_proxy
 
 E = TypeVar("E", bound="Entry")
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -190,15 +191,12 @@ def _server(path: Path, named: NamedCluster) -> Server:
     )
     if ca and cluster.insecure_skip_tls_verify:
         raise wrong(origin, "certificate-authority and insecure-skip-tls-verify exclude each other")
-    scheme = cluster.proxy_url.partition("://")[0]
-    if cluster.proxy_url and scheme != "http":
-        raise wrong(origin, f"proxy-url: {scheme}:// is not supported, only http:// proxies are")
     return Server(
         url=cluster.server.rstrip("/"),
         ca=ca,
         insecure=cluster.insecure_skip_tls_verify,
         tls_server_name=cluster.tls_server_name,
-        proxy_url=cluster.proxy_url,
+        proxy_url=checked_proxy(cluster.proxy_url, f"{origin}, proxy-url"),
     )
 
 

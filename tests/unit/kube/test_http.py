@@ -12,7 +12,8 @@ from aiohttp import web
 import corral
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server
 from corral.kube.errors import CredentialsError, Forbidden, Refused, Subject, Unauthorized, Unreachable
-from corral.kube.http import HttpTransport, proxy_for
+from corral.kube.http import HttpTransport
+from corral.kube.proxies import proxy_for
 from corral.kube.transport import Request
 from corral.kube.trouble import unreachable
 from tests.unit.kube.authority import DAY, NOW, Authority
@@ -536,3 +537,13 @@ async def test_a_proxy_that_refuses_says_so() -> None:
 )
 def test_the_environments_proxy_is_used_for_other_machines(url: str, expected: str) -> None:
     assert proxy_for(Server(url=url), {"https": "http://p:1", "no": "internal"}) == expected
+
+
+def test_a_proxy_without_a_scheme_is_one_of_http() -> None:
+    assert proxy_for(Server(url="https://kube.example"), {"https": "p:3128"}) == "http://p:3128"
+
+
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_as_such() -> None:
+    with pytest.raises(CredentialsError, match="https_proxy of the environment: socks5:// is not supported") as caught:
+        proxy_for(Server(url="https://kube.example"), {"https": "socks5://ann:hunter2@p:1"})
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,28 @@
+"""Through which proxy a server is asked: the kubeconfig's, or the environment's. Only proxies of plain HTTP."""
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
+
+from corral.kube.credentials import Server, wrong
+
+
+def proxy_for(server: Server, proxies: Mapping[str, str]) -> str:
+    """`proxies` as `urllib.request.getproxies` gives them. As in kubectl, this machine is not asked through a proxy."""
+    if server.proxy_url:
+        return server.proxy_url
+    parts = urlsplit(server.url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host, dict(proxies)):
+        return ""
+    return checked_proxy(proxies.get(parts.scheme, ""), f"{parts.scheme}_proxy of the environment")
+
+
+def checked_proxy(url: str, origin: str) -> str:
+    """Without a scheme it is one of HTTP, as in kubectl. It may hold a password: what is wrong is told without it."""
+    scheme, has_scheme, _ = url.partition("://")
+    if not url or not has_scheme:
+        return url and f"http://{url}"
+    if scheme != "http":
+        raise wrong(origin, f"{scheme}:// is not supported, only http:// proxies are")
+    return url
