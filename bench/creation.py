@@ -2,7 +2,8 @@
 
 Engine: a Manager with a lease runs a controller with 16 workers; the plan of each key is one Create. The clock runs
 from the first pass to the last answer; passes that look at an object again after it was made are within that time.
-Bare: 16 tasks post the same bodies over the same TLS and read the answers. The objects are deleted after each.
+Bare: 16 tasks post the same bodies over the same TLS and read the answers: the whole objects, as they come when nobody
+asks otherwise (the engine asks back the metadata alone). The objects are deleted after each.
 """
 
 import asyncio

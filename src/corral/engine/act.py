@@ -1,4 +1,4 @@
-"""Carry out a Plan: in order, each action with its precondition, up to the first failure that matters.
+"""Carry out a Plan: in order, each action with its precondition, each part up to the first failure that matters.
 
     What goes at once         creations, or status writes, of one kind in a row, in growing waves (see `waves`)
     What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
