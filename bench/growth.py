@@ -1,8 +1,9 @@
 """A NodeSet scaled from 0 to 1,000 workers and then to 4,000, until all pods exist.
 
 No scheduler takes the pods and their Slurm is elsewhere and silent, so what is measured is Corral and the API server
-alone. The baseline posts the same pods by a bare loop over aiohttp that reads the whole answers, 16 at a time, before and after each run: a shared
-machine is slower at one time than at another, and the mean of both is nearest to what it was between them.
+alone. The baseline posts the same pods by a bare loop over aiohttp that reads the whole answers, 16 at a time, before
+and after each run: a shared machine is slower at one time than at another, and the mean of both is nearest to what it
+was between them.
 """
 
 import asyncio

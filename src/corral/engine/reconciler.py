@@ -7,8 +7,8 @@
     report(snapshot, outcome)  -> status or None     pure: what the status should say; written only when it differs
 
 Guarantees. At most one pass per key at a time. Before `observe`, the caches have seen every write of the key's earlier
-passes (or are late by 30 s, which the log tells). A pass ends within the controller's deadline. `plan` is called once a pass, and by `corral plan | explain |
-render` in just the same way.
+passes (or are late by 30 s, which the log tells). A pass ends within the controller's deadline. `plan` is called once a
+pass, and by `corral plan | explain | render` in just the same way.
 
 Assumptions. `observe` reads Kubernetes only through `read` (that is what lets `corral plan -f` lay a manifest over the
 cluster). A key says which object, never what happened to it: passes are level-triggered and events are coalesced.
