@@ -32,8 +32,9 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
         ):
             return NOTHING  # what it is to be filled with is not known yet; told by `plan`
         case State.MISSING:
-            made = new_object(snapshot.object, disk)
-            return Plan(actions=(Create(object=made, reason="Missing", message=f"{what} does not exist yet"),))
+            made, message = new_object(snapshot.object, disk), f"{what} does not exist yet"
+            known_by = (names.WUKONG_LABEL, names.DISK_LABEL)
+            return Plan(actions=(Create(object=made, known_by=known_by, reason="Missing", message=message),))
         case State.TAKEN:
             return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
         case State.GOING:

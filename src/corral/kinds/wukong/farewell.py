@@ -21,7 +21,7 @@ def farewell(snapshot: Snapshot) -> Plan:
         return NOTHING
     stages = (
         ([snapshot.own_machine] if snapshot.own_machine else [], "the virtual machine is to end"),
-        # KubeVirt ends it before its machine is gone; one that is left was let loose (`kubectl delete --cascade=orphan`).
+        # KubeVirt ends it before its machine is gone; one that is left was let loose (`--cascade=orphan`).
         ([snapshot.own_instance] if snapshot.own_instance else [], "its virtual machine is gone"),
         (_disks_to_delete(snapshot), "the disk is not to be kept"),
     )

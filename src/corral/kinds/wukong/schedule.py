@@ -37,7 +37,9 @@ def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *,
     actions: list[Action] = [_delete(old) for old in outdated(ours, policy, now)]
     if due is not None:
         message = f"snapshotPolicy says {policy.schedule}; the last one was due"
-        actions.insert(0, Create(object=_snapshot(wukong, due), reason="SnapshotDue", message=message))
+        known_by = (names.SCHEDULED_LABEL,)
+        create = Create(object=_snapshot(wukong, due), known_by=known_by, reason="SnapshotDue", message=message)
+        actions.insert(0, create)
     return Plan(actions=tuple(actions), again_after_s=max(min(again), 1.0) if again else None)
 
 

@@ -11,7 +11,7 @@ from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
-from corral.testing.apiserver.faults import Fault
+from corral.testing.apiserver.faults import Fault, Faults
 from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -147,3 +147,22 @@ async def test_a_lost_answer_makes_nothing_twice(kind: type[Object]) -> None:
     assert world.server.is_out_of_faults
     assert world.names(DataVolume) == ["vm-root"]
     assert world.names(PersistentVolumeClaim) == ["vm-data", "vm-root"]
+
+
+async def test_a_disk_of_ours_that_the_watch_shows_late_is_not_taken_for_somebody_elses() -> None:
+    """Its maker heard no answer and makes it again. It has no owner by which it is known, for it may outlive it."""
+    world = World()
+    await world.begin()
+    await asyncio.sleep(5)
+    world.server.faults = Faults(delay_p=1.0, delay_s_max=30.0)
+    # Refused once, so that it is alone in its next pass, which then waits for nothing else to be seen.
+    for fault in (Fault.FORBID, Fault.LOSE_ANSWER):
+        world.server.fail_next(fault, method="POST", resource="persistentvolumeclaims", client="operator")
+    await world.client.create(a_wukong("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"), field_manager="me")
+    reasons = set()
+    for _ in range(600):
+        await asyncio.sleep(1)
+        reasons |= {condition.reason for condition in (await world.wukong()).status.conditions}
+    made = [line for line in world.server.trace if "operator POST" in line and "/persistentvolumeclaims?" in line]
+    assert any("409" in line for line in made), "it was made a second time before the watch showed it"
+    assert "NameTaken" not in reasons
