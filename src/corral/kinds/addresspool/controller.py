@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from corral.engine import NOTHING, Controller, Key, KindController, Outcome, Plan, Reader, Wait, conditions, verdict
-from corral.kinds.addresspool.addresses import Addresses, is_lease
+from corral.kinds.addresspool.addresses import Addresses, address_in, is_lease
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolStatus
 from corral.kinds.wukong import names
 from corral.kube.client import Selector
@@ -31,7 +31,8 @@ class AddressPoolReconciler:
         return Snapshot(object=pool, now=read.now, leases=leases)
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
-        used, size = len(snapshot.leases), len(Addresses(snapshot.object))
+        every = Addresses(snapshot.object)
+        used, size = sum(address_in(lease) in every for lease in snapshot.leases), len(every)
         if used < size or snapshot.object.metadata.deletion_timestamp is not None:
             return NOTHING
         message = f"all {size} addresses are taken: give the pool another range, or make another pool"

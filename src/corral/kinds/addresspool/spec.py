@@ -45,7 +45,7 @@ class AddressPoolSpec(Model, frozen=True, kw_only=True):
 
 
 class AddressPoolStatus(BasicStatus, frozen=True, kw_only=True):
-    """`size` is how many addresses there are, up to a million; `used` how many of them have somebody."""
+    """`size` is how many addresses it can give away, up to a million; `used` how many have somebody."""
 
     size: int = 0
     used: int = 0

@@ -63,7 +63,7 @@ def addresses(snapshot: Snapshot) -> Plan:
         elif pool is None:
             message = f"network {network.name}: waiting for AddressPool {wukong.metadata.namespace}/{name}"
             waits.append(Wait(reason="AddressPoolMissing", message=message))
-        elif free := Addresses(pool).free(_taken(snapshot, pool), f"{wukong.metadata.uid}/{network.name}"):
+        elif free := Addresses(pool).free(_taken(snapshot), f"{wukong.metadata.uid}/{network.name}"):
             desired.append(Once(_lease(wukong, network, pool, free)))
             waits.append(Wait(reason="AddressPending", message=f"network {network.name}: {free} is being taken"))
         else:
@@ -120,8 +120,9 @@ def _held(snapshot: Snapshot, network: NetworkConfig, pool: str) -> ConfigMap | 
     return next((lease for lease in snapshot.leases if wanted.items() <= lease.metadata.labels.items()), None)
 
 
-def _taken(snapshot: Snapshot, pool: AddressPool) -> frozenset[IP]:
-    leased = (address_in(lease) for lease in snapshot.leased.get(pool.metadata.name, ()))
+def _taken(snapshot: Snapshot) -> frozenset[IP]:
+    """Whichever pool gave them away: pools may overlap."""
+    leased = (address_in(lease) for leases in snapshot.leased.values() for lease in leases)
     written = (address for wukong in snapshot.neighbours for _, address in static_addresses(wukong))
     return frozenset((*leased, *written))
 

@@ -29,9 +29,9 @@ networks: [{name: lan, bridgeName: br0, ipConfig: {mode: pool, pool: lan}}]
 STATIC = POOLED.replace("mode: pool, pool: lan", "mode: static, address: 10.1.2.10/24")
 
 
-def a_pool(first: str = "10.1.2.10", last: str = "10.1.2.99") -> AddressPool:
+def a_pool(first: str = "10.1.2.10", last: str = "10.1.2.99", name: str = "lan") -> AddressPool:
     return AddressPool(
-        metadata=ObjectMeta(name="lan", namespace=NAMESPACE),
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE),
         spec=AddressPoolSpec(
             subnet="10.1.2.0/24",
             ranges=(AddressRange(first=first, last=last),),
@@ -173,6 +173,38 @@ async def test_a_pool_counts_what_it_has_and_says_when_nothing_is_left() -> None
     assert next(c.reason for c in pool.status.conditions if c.type == "Ready") == "PoolExhausted"
 
 
+async def test_a_pool_that_has_only_its_gateway_left_is_exhausted() -> None:
+    world = World()
+    pools = Operator(world.server, build_pools, seed=2)
+    await world.make(a_pool("10.1.2.1", "10.1.2.2"), a_wukong(POOLED))
+    pools.start()
+    await converged(world.server, build_pools, within_s=60, quiet_s=11)
+    pool = await world.client.get(AddressPool, "lan", NAMESPACE)
+    assert (pool.status.used, pool.status.size) == (1, 1)
+    assert next(c.reason for c in pool.status.conditions if c.type == "Ready") == "PoolExhausted"
+
+
+async def test_an_address_outside_of_the_ranges_that_were_narrowed_leaves_the_others_to_be_given() -> None:
+    world = World()
+    pools = Operator(world.server, build_pools, seed=2)
+    await world.make(a_pool(last="10.1.2.10"), a_wukong(POOLED))
+    await world.patch(AddressPool, "lan", {"spec": {"ranges": [{"first": "10.1.2.20", "last": "10.1.2.20"}]}})
+    pools.start()
+    await converged(world.server, build_pools, within_s=60, quiet_s=11)
+    pool = await world.client.get(AddressPool, "lan", NAMESPACE)
+    assert next(c.reason for c in pool.status.conditions if c.type == "Ready") == "AsDesired"
+
+
+async def test_pools_that_overlap_give_an_address_to_one_only() -> None:
+    world = World()
+    other = POOLED.replace("pool: lan", "pool: old")
+    await world.make(a_pool(last="10.1.2.10"), a_pool(last="10.1.2.11", name="old"), a_wukong(POOLED))
+    await world.add(*(a_wukong(other, name) for name in ("second", "third")))
+    found = await addresses(world)
+    assert sorted(found.values()) == ["", "10.1.2.10", "10.1.2.11"]
+    assert found["vm"] == "10.1.2.10"
+
+
 def build_pools() -> AnyController:
     return pool_controller()
 
@@ -196,3 +228,30 @@ def test_every_address_is_given_once_and_never_the_gateway() -> None:
     while (free := pool.free(taken, "me")) is not None:
         taken.add(free)
     assert {str(address) for address in taken} == {f"10.0.0.{n}" for n in (3, 4, 6, 9, 10)}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "gateway", "given"),
+    [
+        (((3, 6), (5, 8)), None, (3, 4, 5, 6, 7, 8)),
+        (((3, 6), (4, 5)), None, (3, 4, 5, 6)),
+        (((3, 4), (5, 6)), 5, (3, 4, 6)),
+        (((5, 5),), 5, ()),
+        (((6, 3), (9, 9)), None, (9,)),
+    ],
+    ids=["overlapping", "one in another", "touching, with the gateway", "only the gateway", "one that is backwards"],
+)
+def test_ranges_that_overlap_have_each_address_once(
+    ranges: tuple[tuple[int, int], ...], gateway: int | None, given: tuple[int, ...]
+) -> None:
+    spec = AddressPoolSpec(
+        subnet="10.0.0.0/24",
+        gateway=f"10.0.0.{gateway}" if gateway else None,
+        ranges=tuple(AddressRange(first=f"10.0.0.{first}", last=f"10.0.0.{last}") for first, last in ranges),
+    )
+    found = Addresses(AddressPool(metadata=ObjectMeta(name="a"), spec=spec))
+    assert [str(found[place]) for place in range(len(found))] == [f"10.0.0.{n}" for n in given]
+    taken = set[IP]()
+    while (free := found.free(taken, "me")) is not None:
+        taken.add(free)
+    assert len(taken) == len(found)
