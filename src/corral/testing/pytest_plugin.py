@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from corral.testing.cluster import Cluster
 
 ARTIFACTS = ".artifacts"
+# Not in a test's `funcargs`: a fixture that fails may have asked for the namespace, and the test itself not yet.
+_PLACE = pytest.StashKey[tuple["Cluster", str]]()
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,7 @@ def corral_namespace(corral_cluster: Cluster, request: pytest.FixtureRequest) ->
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].strip("-")
     name = f"{words}-{uuid.uuid4().hex[:6]}"
     corral_cluster.kubectl("create", "namespace", name)
+    request.node.stash[_PLACE] = corral_cluster, name
     corral_cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     yield name
     corral_cluster.kubectl("delete", "namespace", name, "--wait=false")
@@ -45,11 +48,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    funcargs = getattr(item, "funcargs", {})
-    if call.when == "call" and report.failed and "corral_namespace" in funcargs:
+    place = item.stash.get(_PLACE, None)
+    if place and report.failed and call.when != "teardown":  # then the namespace is on its way out
         from corral.testing.artifacts import collect, folder_name
 
         folder = item.config.rootpath / ARTIFACTS / folder_name(item.nodeid)
-        collect(funcargs["corral_cluster"], funcargs["corral_namespace"], folder, report.longreprtext)
+        collect(*place, folder, report.longreprtext)
         report.sections.append(("Artifacts", f"events, logs and manifests are in {folder}"))
     return report
