@@ -7,6 +7,7 @@ component: the next supervisor recognises them by their records, and by their co
 the moment before it was killed. It keeps nothing in memory that a kill -9 could lose.
 """
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -225,8 +226,8 @@ def _socket_ready(path: Path) -> bool:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a full disk: what we do matters more than what we tell
+        os.write(sys.stderr.fileno(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n".encode())
 
 
 def main(directory: str) -> None:

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -31,3 +33,12 @@ def test_a_damaged_list_of_components_is_told_with_the_way_out(home: Home) -> No
 
     with pytest.raises(LocalError, match=r"components\.json is damaged .*corral up"):
         read_components(home)
+
+
+def test_a_supervisor_lives_on_when_its_log_takes_no_more() -> None:
+    script = "from corral.local.supervisor import _say; _say('a component died'); print('still here')"
+
+    with open("/dev/full", "w") as full_disk:
+        said = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full_disk, text=True)
+
+    assert (said.stdout, said.returncode) == ("still here\n", 0)
