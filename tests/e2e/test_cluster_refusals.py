@@ -1,6 +1,9 @@
 """What cannot be done is told in one sentence with a way out, and changes nothing."""
 
+import contextlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,19 +12,30 @@ from pathlib import Path
 
 import pytest
 
+from corral.local import cgroups
+from corral.local.cluster import DISK_BYTES_FULL, DISK_BYTES_MIN
+from corral.local.home import home_of
 from corral.testing.cluster import corral
 
 pytestmark = pytest.mark.cluster
 
 
-def refusal(*arguments: str, **environment: str) -> str:
+def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    with started(*arguments, **environment) as process:
+        return last_line(process, code=2)
+
+
+def last_line(process: subprocess.Popen[str], code: int) -> str:
+    assert process.stderr is not None
+    said = process.stderr.read()
+    assert process.wait(timeout=60) == code, said
+    assert "Traceback" not in said
+    return said.splitlines()[-1]
 
 
 def test_a_name_that_is_none() -> None:
@@ -86,6 +100,17 @@ def test_who_is_not_root_starts_over_through_sudo_with_the_same_directories(read
     assert done.stdout.endswith("main() down --name dev\n")
 
 
+def test_a_tool_that_is_missing(tmp_path: Path) -> None:
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "catatonit":
+            (tmp_path / program.name).symlink_to(program)
+
+    said = refusal("up", "--name", "e2e-tool", "--bare", PATH=str(tmp_path))
+
+    assert said == "corral: catatonit not found on this machine: run `corral local prepare`"
+    assert not home_of("e2e-tool").path.exists()
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
@@ -98,3 +123,35 @@ def test_a_full_disk(full_disk: Path) -> None:
 
     assert f"the disk of {full_disk} is full" in said
     assert corral("down", "--name", "e2e-full").returncode == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Just large enough to begin. That it can be unmounted shows that nobody has a file or a mount there any more."""
+    size = f"size={DISK_BYTES_MIN + DISK_BYTES_FULL}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", tmp_path], check=True)
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "ballast").open("wb") as file:
+        while free := shutil.disk_usage(disk).free:
+            with contextlib.suppress(OSError):  # somebody else has taken of it meanwhile
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
+
+
+@pytest.mark.parametrize("moment", ["Network ...", "Control plane ..."])
+def test_a_disk_that_becomes_full_half_way(small_disk: Path, moment: str) -> None:
+    state = small_disk / "jürgen"  # the kernel lists mounts below it as they are, and spells out only blanks
+    with started("up", "--name", "e2e-full", "--bare", XDG_STATE_HOME=str(state)) as process:
+        assert process.stderr is not None
+        assert any(moment in line for line in process.stderr)
+        fill(small_disk)
+        said = last_line(process, code=2)
+
+    assert re.fullmatch(r"corral: .*(No space left on device|has become full).*", said), said
+    with started("down", "--name", "e2e-full", XDG_STATE_HOME=str(state)) as process:
+        assert last_line(process, code=0) == "Cluster e2e-full is gone."
+    assert not (state / "corral").exists()
+    assert not list(cgroups.mounted().tracking.glob("corral*-e2e-full"))

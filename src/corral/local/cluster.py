@@ -32,6 +32,7 @@ from corral.local.spec import BLOCKS, NODES_MAX, Spec, checked_node_count, free_
 
 TOOLS = ("ip", "mount", "umount", "nsenter", "unshare", "nft", "containerd", "ctr", "runc", "catatonit")
 DISK_BYTES_MIN = 512 * 1024 * 1024
+DISK_BYTES_FULL = 64 * 1024 * 1024  # etcd takes that much at a time
 UP_STEPS = ("Network", "Control plane", "Nodes")
 
 API_READY_WITHIN_S = 180.0  # a machine that is busy otherwise needs minutes for what takes seconds
@@ -215,6 +216,7 @@ def _start_supervisor(spec: Spec, home: Home) -> None:
     deadline = time.monotonic() + SUPERVISOR_WITHIN_S
     while supervisor_process(home) is None:
         if child.poll() is not None or time.monotonic() > deadline:
+            _raise_if_full(home)  # it could not even write why
             raise LocalError(f"the supervisor did not start: {_last_line(home.log(supervisor.NAME))}")
         time.sleep(0.02)
 
@@ -239,6 +241,7 @@ def _still_missing(condition: Callable[[], str]) -> str:
 
 
 def _raise_if_hopeless(home: Home) -> None:
+    _raise_if_full(home)
     if supervisor_process(home) is None:
         raise LocalError(f"the supervisor has died: see {home.log(supervisor.NAME)}, then run `corral up` again")
     for name, record in supervisor.read_records(home).items():
@@ -246,6 +249,11 @@ def _raise_if_hopeless(home: Home) -> None:
             raise LocalError(
                 f"{name} fails again and again ({record.last_end}): {_last_line(home.log(name))} (see {home.log(name)})"
             )
+
+
+def _raise_if_full(home: Home) -> None:
+    if shutil.disk_usage(home.path).free < DISK_BYTES_FULL:
+        raise LocalError(f"the disk of {home.path} has become full: make room, then run `corral up` again")
 
 
 def _api_ready(spec: Spec, home: Home) -> str:
