@@ -11,77 +11,10 @@ from corral.cli.commands import cli
 from corral.kinds.wukong.importing import CannotImport, imported
 from corral.kinds.wukong.machine import run_strategy
 from corral.kinds.wukong.spec import Wukong
+from tests.unit.kinds.wukong.foreign import BARE, GROWING, KUBEVIRT, NETWORKS, NOVASPHERE, SIZED, TWISTED
 
-NOVASPHERE = """
-apiVersion: vm.novasphere.dev/v1alpha1
-kind: Wukong
-metadata: {name: web, namespace: lab, labels: {tier: front}, resourceVersion: '5', uid: abc}
-spec:
-  cpu: 2
-  memory: 4Gi
-  osImage: ubuntu-noble
-  sshKeySecret: keys
-  cloudInitUser: {name: admin, password: hunter2, shell: /bin/bash}
-  networks:
-  - {name: default}
-  - name: lan
-    type: bridge
-    bridgeName: br0
-    physicalInterface: ens4
-    primary: true
-    ipConfig: {mode: dhcp, gateway: 10.0.0.1}
-  disks:
-  - {name: root, size: 20Gi, storageClassName: longhorn, boot: true, image: 'docker://images.test/ubuntu:24'}
-  highAvailability: {restartPolicy: Always, antiAffinity: true, nodeSelector: {zone: a}}
-  startStrategy: {autoStart: true, runStrategy: RerunOnFailure}
-  gpus: [{name: gpu0, deviceName: nvidia.com/T4}]
-status: {phase: Running}
-"""
-KUBEVIRT = """
-apiVersion: kubevirt.io/v1
-kind: VirtualMachine
-metadata: {name: db, namespace: lab, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}', team: data}}
-spec:
-  runStrategy: RerunOnFailure
-  dataVolumeTemplates:
-  - metadata: {name: db-root}
-    spec: {storage: {resources: {requests: {storage: 30Gi}}}, source: {http: {url: 'https://images.test/a'}}}
-  template:
-    metadata: {labels: {app: db}}
-    spec:
-      hostname: db
-      evictionStrategy: LiveMigrate
-      nodeSelector: {disk: ssd}
-      terminationGracePeriodSeconds: 180
-      domain:
-        cpu: {cores: 2, sockets: 2, threads: 1, model: host-passthrough}
-        memory: {guest: 8Gi}
-        firmware: {bootloader: {efi: {secureBoot: true}}, serial: abc}
-        features: {smm: {enabled: true}, hyperv: {relaxed: {}}}
-        devices:
-          disks:
-          - {name: scratch, disk: {bus: virtio}}
-          - {name: rootdisk, disk: {bus: virtio}, bootOrder: 1}
-          - {name: live, cdrom: {bus: sata}}
-          - {name: init, disk: {bus: virtio}}
-          interfaces:
-          - {name: pod, masquerade: {}, macAddress: '02:00:00:00:00:01'}
-          - {name: lan, bridge: {}}
-          tpm: {}
-          rng: {}
-      networks: [{name: pod, pod: {}}, {name: lan, multus: {networkName: lab/shared}}]
-      readinessProbe: {tcpSocket: {port: 5432}, periodSeconds: 7}
-      volumes:
-      - {name: rootdisk, dataVolume: {name: db-root}}
-      - {name: scratch, persistentVolumeClaim: {claimName: db-scratch}}
-      - {name: live, containerDisk: {image: 'images.test/live:1'}}
-      - {name: init, cloudInitNoCloud: {userData: "#cloud-config\\nhostname: db\\n"}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: db-scratch}
-spec: {resources: {requests: {storage: 5Gi}}}
-"""
+NETWORK_DATA_LOST = "cloud-init's network data is left out: a Wukong writes it from its networks;"
+ELSEWHERE = "networks[default]: NetworkAttachmentDefinition shared is in namespace elsewhere;"
 
 
 def documents(text: str) -> list[dict[str, Any]]:
@@ -147,7 +80,7 @@ def test_a_snapshot_of_novasphere_is_one_of_ours() -> None:
 def test_a_machine_of_kubevirt_becomes_a_wukong_whose_disks_are_clones() -> None:
     spec = spec_of(KUBEVIRT)
     assert spec["disks"] == [
-        {"name": "scratch", "size": "5Gi", "source": {"pvc": {"name": "db-scratch"}}, "bus": "virtio"},
+        {"name": "scratch-copy", "size": "5Gi", "source": {"pvc": {"name": "db-scratch"}}, "bus": "virtio"},
         {"name": "rootdisk", "size": "30Gi", "source": {"pvc": {"name": "db-root"}}, "bus": "virtio", "boot": True},
         {"name": "live", "size": "1Gi", "source": {"containerDisk": {"image": "images.test/live:1"}}, "bus": "sata"},
     ]
@@ -172,9 +105,124 @@ def test_user_data_that_stood_in_the_machine_becomes_a_secret_that_the_wukong_na
 
 def test_every_field_that_a_wukong_cannot_say_is_named() -> None:
     told = notes_of(KUBEVIRT)
-    for path in ("template.spec.terminationGracePeriodSeconds", "domain.firmware.serial", "domain.features.hyperv"):
+    paths = (
+        "template.metadata.labels",
+        "template.spec.terminationGracePeriodSeconds",
+        "domain.firmware.serial",
+        "domain.features.hyperv",
+    )
+    for path in paths:
         assert f"{path} has no counterpart and is left out" in told
-    assert told.count("left out") == 3
+    assert told.count("left out") == len(paths)
+
+
+def test_nothing_that_is_said_otherwise_here_is_lost_without_a_word() -> None:
+    told = notes_of(TWISTED).splitlines()
+    inner, lost = "spec.template.spec", "has no counterpart and is left out"
+    assert sorted(told) == sorted(
+        [
+            "user data stood in the machine; it is in Secret odd-user-data now",
+            "the machine odd stays as it is; a Wukong of that name needs it gone: delete it, but keep its claims",
+            "cloud-init's data was a config drive and is a NoCloud disk here",
+            f"{NETWORK_DATA_LOST} an address that stood there belongs into their ipConfig",
+            "one disk boots: the next ones in the boot order are not tried",
+            "disks[iso] was a cdrom and is a disk here",
+            "disks[raw] was a lun and is a disk here",
+            "disks[root] is called root-copy here: its copy would stand where its claim stands",
+            "disks[cloudinit] is called cloudinit-copy here: that is the name of the disk with cloud-init's data",
+            "networks[pod]: the guest was bound to the pod network by bridge and is by masquerade here",
+            "networks[default] is called default-net here: `default` is the pod's own network",
+            f"{ELSEWHERE} a Wukong names those of its own namespace: make one called shared there",
+            "networks[user]: the guest was bound by passt and is by a bridge here",
+            "networks[gone] is left out: it was being unplugged",
+            "the watchdog resets a guest that hangs; this one was to poweroff it",
+            f"spec.template.metadata.labels {lost}",
+            f"{inner}.domain.resources.requests.memory {lost}",
+            f"{inner}.domain.clock.utc.offsetSeconds {lost}",
+            f"{inner}.domain.firmware.bootloader.bios.useSerial {lost}",
+            f"{inner}.domain.devices.disks[root].disk.readonly {lost}",
+            f"{inner}.networks[pod].pod.vmNetworkCIDR {lost}",
+            f"{inner}.livenessProbe.httpGet.scheme {lost}",
+            f"{inner}.volumes[iso].containerDisk.imagePullPolicy {lost}",
+        ]
+    )
+
+
+def test_what_needs_another_word_here_is_said_by_it() -> None:
+    spec = spec_of(TWISTED)
+    assert (spec["cpu"], spec["memory"]) == (1, "4Gi")  # half a processor is one, and a limit is what the guest sees
+    assert [(disk["name"], disk["size"], disk.get("boot")) for disk in spec["disks"]] == [
+        ("root-copy", "5Gi", None),  # as its own namespace says, not another one's
+        ("iso", "1Gi", True),
+        ("raw", "1Gi", None),
+        ("cloudinit-copy", "2Gi", None),
+    ]
+    assert spec["networks"] == [
+        {"name": "default", "macAddress": "02:ab:00:00:00:01"},
+        {"name": "default-net", "nadName": "shared", "macAddress": "02:ab:00:00:00:02"},
+        {"name": "tap", "nadName": "tap", "type": "macvlan"},
+        {"name": "user", "nadName": "user"},
+    ]
+    assert (spec["watchdog"], spec["clock"]) == (True, {"timezone": ""})
+    assert spec["startStrategy"] == {"autoStart": False}
+
+
+def test_what_a_guest_can_grow_to_and_its_watchdog_are_taken_over() -> None:
+    spec = spec_of(GROWING)
+    assert (spec["cpu"], spec["memory"]) == (8, "2Gi")
+    assert (spec["cpuOptions"], spec["liveResize"]) == ({"threads": 2}, {"maxCpu": 16, "maxMemory": "8Gi"})
+    assert spec["watchdog"] is True
+    told = notes_of(GROWING)
+    assert "processors are plugged as sockets of one core here; a socket of this machine has 2" in told
+    for path in ("requests.cpu", "limits.cpu"):
+        assert f"resources.{path} has no counterpart and is left out" in told
+    assert "requests.memory" not in told  # it says the same as memory.guest
+
+
+def test_a_machine_that_names_no_processor_has_one_and_memory_that_cannot_grow_is_told() -> None:
+    spec = spec_of(BARE)
+    assert (spec["cpu"], spec["memory"], "liveResize" in spec) == (1, "512Mi", False)
+    assert "maxGuest is left out: 8Gi cannot be plugged into a guest of 512Mi" in notes_of(BARE)
+
+
+def test_an_instance_type_says_size_and_the_rest_of_its_reference_is_told() -> None:
+    spec = spec_of(SIZED)
+    assert spec["instancetype"] == {"name": "u1.small", "clusterWide": True}
+    assert spec["preference"] == {"name": "debian", "clusterWide": False}
+    assert {"cpu", "memory"}.isdisjoint(spec)
+    assert "spec.instancetype.revisionName has no counterpart and is left out" in notes_of(SIZED)
+
+
+def test_networks_that_the_server_would_refuse_become_such_as_it_takes() -> None:
+    assert spec_of(NETWORKS)["networks"] == [
+        {"name": "default"},
+        {"name": "shared", "nadName": "shared"},
+        {"name": "tap", "type": "macvlan", "physicalInterface": "ens5"},
+        {"name": "a-name-of-some-length", "bridgeName": "br7", "vlanId": 7},
+    ]
+    told = notes_of(NETWORKS)
+    for field in ("vlanId", "bridgeName", "physicalInterface"):
+        assert f"networks[shared].{field} is left out: NetworkAttachmentDefinition shared says that itself" in told
+    for words in (
+        "networks[default].ipConfig is left out",
+        "networks[tap].vlanId is left out",
+        "networks[fast] is left out: sriov gave the machine no interface before, and needs resourceName",
+        "networks[lost] is left out: macvlan gave the machine no interface before, and needs physicalInterface",
+    ):
+        assert words in told
+
+
+def test_what_did_nothing_before_and_acts_now_is_told() -> None:
+    told = notes_of(NETWORKS)
+    assert "highAvailability.restartPolicy did nothing before" in told
+    assert "restoreFromSnapshot is left out: it did nothing before" in told
+    assert "restoreFromSnapshot" not in spec_of(NETWORKS)
+    assert "startStrategy.runStrategy did nothing before" in notes_of(NOVASPHERE)
+
+
+def test_both_kinds_of_disks_that_can_be_taken_over_are_named() -> None:
+    told = notes_of(NOVASPHERE)
+    assert "label its claims, and the DataVolumes of disks that have an image, with vm.corral.dev/wukong=web" in told
 
 
 @pytest.mark.parametrize(
@@ -184,6 +232,9 @@ def test_every_field_that_a_wukong_cannot_say_is_named() -> None:
         ("{apiVersion: v1, kind: Pod, metadata: {name: a}}", "v1 Pod is not known here"),
         (NOVASPHERE.replace("cpu: 2", "cpu: two"), "Wukong web: Expected `int"),
         (NOVASPHERE.replace("name: web", "name: web.lab"), "no dots; rename it first"),
+        (NETWORKS.replace("bridgeName: br7, ", ""), "br-a-name-of-some-length has more than the 15 characters"),
+        (BARE.replace("memory: {guest: 512Mi, maxGuest: 8Gi}", "memory: {}"), "bare does not say how much memory"),
+        (TWISTED.replace("I2Nsb3VkLWNvbmZpZwo=", "////"), "its userDataBase64 is no text"),
     ],
 )
 def test_what_cannot_be_imported_says_what_is_missing(text: str, told: str) -> None:

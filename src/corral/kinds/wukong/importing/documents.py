@@ -22,7 +22,7 @@ PASSED: frozenset[str] = frozenset({"PersistentVolumeClaim", "DataVolume"})  # o
 def imported(documents: Iterable[Document]) -> tuple[Imported, ...]:
     """Raises CannotImport for the first document that nothing can be made of."""
     every = [each for document in documents for each in _items(document)]
-    claims = {str(d["metadata"]["name"]): d for d in every if d.get("kind") in PASSED}
+    claims = tuple(document for document in every if document.get("kind") in PASSED)
     return tuple(
         _checked(found) for document in every if document.get("kind") not in PASSED for found in _one(document, claims)
     )
@@ -32,7 +32,7 @@ def _items(document: Document) -> Iterable[Document]:
     return document.get("items") or () if str(document.get("kind", "")).endswith("List") else (document,)
 
 
-def _one(document: Document, claims: Mapping[str, Document]) -> Iterable[Imported]:
+def _one(document: Document, claims: tuple[Document, ...]) -> Iterable[Imported]:
     group, kind = str(document.get("apiVersion", "")).partition("/")[0], str(document.get("kind", ""))
     match group, kind:
         case novasphere.GROUP, "Wukong":

@@ -23,6 +23,19 @@ class Imported(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class Notes:
+    """What a reader finds worth telling, each once and in order."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, None] = {}
+
+    def add(self, note: str) -> None:
+        self._said[note] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+
 def ours(kind: str, document: Document, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -75,6 +88,11 @@ class Taken:
         inner = [Taken(entry, f"{self._path}{name}[{entry.get('name', n)}].") for n, entry in enumerate(entries)]
         self._inner += inner
         return inner
+
+    def repeats(self, name: str, value: Any) -> None:
+        """A field that need not be told because another one said the same."""
+        if self._content.get(name) == value:
+            self._read.add(name)
 
     def has(self, name: str) -> bool:
         return self.get(name) is not None
