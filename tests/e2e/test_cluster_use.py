@@ -1,5 +1,10 @@
-"""What people do with a cluster, on two nodes: pods, names, services, logs, exec, port-forward, volumes, rights."""
+"""What people do with a cluster, on two nodes: pods, names, services, logs, exec, port-forward, volumes, rights.
 
+And what they ask about it: its components, their logs, who asked the API server for what.
+"""
+
+import base64
+import json
 import re
 import ssl
 import subprocess
@@ -13,7 +18,7 @@ import pytest
 import yaml
 
 from corral.local.home import home_of
-from corral.testing.cluster import Cluster
+from corral.testing.cluster import Cluster, corral
 from corral.testing.localcluster import down, fetch, shell, until, up
 
 pytestmark = pytest.mark.cluster
@@ -24,7 +29,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 @pytest.fixture(scope="module")
 def corral_cluster() -> Iterator[Cluster]:
     """Instead of the shared one: these tests need two nodes and the image with a shell."""
-    cluster = up(NAME, nodes=2)
+    cluster = up(NAME, 2, "--audit")
     cluster.provide_toolbox()
     yield cluster
     down(NAME)
@@ -189,3 +194,50 @@ def test_who_shows_no_certificate_is_told_nothing(corral_cluster: Cluster) -> No
         with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
             opener.open(f"https://{address}:{port}/{path}", timeout=10)
         refusal.value.close()
+
+
+def say(*arguments: str) -> str:
+    """What a command says that is told the cluster's name."""
+    done = corral(*arguments, "--name", NAME)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_kubectl_of_the_cluster_is_at_hand(corral_cluster: Cluster) -> None:
+    done = corral("kubectl", "--name", NAME, "--", "get", "nodes", "--output=name")
+
+    assert (done.stdout, done.returncode) == ("node/node-1\nnode/node-2\n", 0)
+
+
+def test_programs_are_told_how_the_cluster_is(corral_cluster: Cluster) -> None:
+    told = json.loads(say("local", "status", "--output", "json"))
+
+    components = {component["name"]: component for component in told["components"]}
+    assert (told["kind"], told["name"], told["well"]) == ("LocalStatus", NAME, True)
+    assert told["kubeconfig"] == str(corral_cluster.kubeconfig)
+    assert {component["state"] for component in components.values()} == {"running"}
+    assert components["etcd"]["pid"] > 0
+    assert told["nodes"] == [{"name": f"node-{n}", "state": "Ready"} for n in (1, 2)]
+
+
+def test_each_component_has_a_log(corral_cluster: Cluster) -> None:
+    assert "started etcd, pid" in say("local", "logs", "supervisor")
+    assert "Serving securely on" in say("local", "logs", "kube-apiserver")
+    assert "node-2" in say("local", "logs", "node-2.kubelet")
+
+
+def test_the_audit_log_says_who_asked_for_what_and_nothing_of_what_objects_say(
+    corral_cluster: Cluster, corral_namespace: str
+) -> None:
+    scope, hidden = f"--namespace={corral_namespace}", "not to be found"
+    corral_cluster.kubectl("create", "secret", "generic", "mine", f"--from-literal=key={hidden}", scope)
+
+    log = say("local", "logs", "audit")
+
+    events = [json.loads(line) for line in log.splitlines()]
+    (created,) = (e for e in events if e["requestURI"].startswith(f"/api/v1/namespaces/{corral_namespace}/secrets?"))
+    assert (created["verb"], created["user"]["username"]) == ("create", "corral-admin")
+    assert created["userAgent"].startswith("kubectl/")
+    assert all({"requestObject", "responseObject"}.isdisjoint(e) for e in events)
+    assert hidden not in log
+    assert base64.b64encode(hidden.encode()).decode() not in log

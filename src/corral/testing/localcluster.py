@@ -9,8 +9,8 @@ from corral.local.status import ComponentStatus, status
 from corral.testing.cluster import Cluster, corral
 
 
-def up(name: str, nodes: int = 1) -> Cluster:
-    done = corral("up", "--name", name, "--nodes", str(nodes), "--bare")
+def up(name: str, nodes: int = 1, *options: str) -> Cluster:
+    done = corral("up", "--name", name, "--nodes", str(nodes), "--bare", *options)
     assert done.returncode == 0, done.stderr
     return Cluster(home_of(name).kubeconfig, name)
 
