@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from corral.engine import is_controlled_by
+from corral.engine import Plan, is_controlled_by
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
@@ -18,7 +18,7 @@ from corral.kinds.wukong.disks import Disk, State, disks_of, is_of
 from corral.kinds.wukong.machine import backing_name, run_strategy
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.restore import Restoring, is_restored, restoring
-from corral.kinds.wukong.spec import Phase, Wukong
+from corral.kinds.wukong.spec import Phase, Stuck, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import EMPTY, Object
@@ -122,10 +122,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_restored(self) -> bool:
         return is_restored(self.object, self.source, self.restore, self.own_machine, self.disk_objects)
 
-    @cached_property
-    def attachment_names(self) -> frozenset[str]:
-        return frozenset(found.metadata.name for found in self.attachments)
-
     @property
     def volumes_in_use(self) -> frozenset[str]:
         """The names of claims and DataVolumes that the machine has now, or is to have."""
@@ -149,8 +145,14 @@ def _by_name(objects: Iterable[T]) -> Mapping[str, T]:
 
 
 def missing_networks(snapshot: Snapshot) -> tuple[NetworkConfig, ...]:
-    wanted = (network for network in networks_of(snapshot.object) if not is_pod_network(network))
-    return tuple(n for n in wanted if attachment_of(snapshot.object, n) not in snapshot.attachment_names)
+    """One that somebody else put under the name of ours is not it: nobody named it."""
+    wukong, there = snapshot.object, _by_name(snapshot.attachments)
+    wanted = (network for network in networks_of(wukong) if not is_pod_network(network))
+    return tuple(n for n in wanted if not _is_there(wukong, n, there.get(attachment_of(wukong, n))))
+
+
+def _is_there(wukong: Wukong, network: NetworkConfig, found: NetworkAttachmentDefinition | None) -> bool:
+    return found is not None and (network.nad_name is not None or is_controlled_by(found, wukong))
 
 
 def needed_kinds(wukong: Wukong, disks: Iterable[Disk]) -> tuple[Kind, ...]:
@@ -173,6 +175,11 @@ def phase_of(snapshot: Snapshot) -> Phase:
         begun = snapshot.data_volumes or snapshot.claims or snapshot.cloud_init
         return "Creating" if begun else "Pending"
     return BY_PRINTABLE_STATUS.get(machine.status.printable_status, "Creating")
+
+
+def stuck_in(whole: Plan) -> tuple[Stuck, ...]:
+    """What waiting alone does not mend: kept in the status, so that a person is told of each once."""
+    return tuple(Stuck(reason=wait.reason, message=wait.message) for wait in whole.waits if wait.stalled)
 
 
 def is_meant_to_run(wukong: Wukong) -> bool:

@@ -10,8 +10,8 @@ The parts do not hold each other up: what can be made is made, and what is in th
 """
 
 from collections.abc import Iterable
-
-import msgspec
+from functools import reduce
+from operator import or_
 
 from corral.engine import (
     NOTHING,
@@ -23,6 +23,7 @@ from corral.engine import (
     Plan,
     Wait,
     children,
+    is_controlled_by,
     target,
 )
 from corral.engine.actions import EventType
@@ -40,13 +41,14 @@ from corral.kinds.wukong.facts import (
     missing_networks,
     needed_kinds,
     phase_of,
+    stuck_in,
 )
 from corral.kinds.wukong.farewell import farewell
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
 from corral.kinds.wukong.restore import Stage, machine_restore
 from corral.kinds.wukong.schedule import scheduled
 from corral.kube.meta import Object
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
+from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -62,25 +64,39 @@ def plan(snapshot: Snapshot) -> Plan:
         whole += disks(snapshot) + _machine(snapshot) + leftovers(snapshot)
     whole += _scheduled(snapshot)
     whole += _told(snapshot, whole)
-    return msgspec.structs.replace(whole, actions=_in_order(snapshot, whole.actions))
+    return _apart(whole, _in_order(snapshot, whole.actions))
 
 
-def _in_order(snapshot: Snapshot, actions: Iterable[Action]) -> tuple[Action, ...]:
-    """A pass ends at the first thing that the server refuses, so nothing may stand behind what is likely to be.
+def _apart(whole: Plan, actions: Iterable[Action]) -> Plan:
+    """What is refused of one object keeps nothing back of the others: none of these actions needs another one."""
+    begun = Plan(waits=whole.waits, again_after_s=whole.again_after_s)
+    return reduce(or_, (Plan(actions=(action,)) for action in actions), begun)
 
-    Disks come before networks, and what was refused last time comes last; the machine comes when its parts are there.
+
+def _in_order(snapshot: Snapshot, actions: Iterable[Action]) -> list[Action]:
+    """What takes long comes first, and what is told before what may go wrong.
+
+    A webhook that does not answer ends a pass for all of it, so a disk that could not be made last time comes last,
+    and the machine, which has most of them, behind what it needs.
     """
     refused = {disk.name for disk in snapshot.disks if disk.config.name in _refused(snapshot)}
 
     def place(action: Action) -> int:
         made = action.object if isinstance(action, Create | Apply) else None
-        if made is not None and isinstance(made, DataVolume | PersistentVolumeClaim):
-            return 3 if made.metadata.name in refused else 0
-        if isinstance(made, NetworkAttachmentDefinition):
-            return 1
-        return 0 if isinstance(made, Secret) else 2
+        match made:
+            case DataVolume() | PersistentVolumeClaim():
+                return 6 if made.metadata.name in refused else 1
+            case Secret():
+                return 1
+            case NetworkAttachmentDefinition():
+                return 2
+            case VirtualMachine():
+                return 4
+            case Service():
+                return 5
+        return 0 if isinstance(action, EmitEvent) else 3
 
-    return tuple(sorted(actions, key=place))
+    return sorted(actions, key=place)
 
 
 def _refused(snapshot: Snapshot) -> frozenset[str]:
@@ -157,11 +173,21 @@ def later(snapshot: Snapshot) -> Plan:
 
 
 def _is_prepared(snapshot: Snapshot) -> bool:
+    """Everything that the guest meets when it starts is there, and is ours: no one else's user data or network."""
+    wukong = snapshot.object
     return (
         snapshot.cloud_init is not None
+        and is_controlled_by(snapshot.cloud_init, wukong)
         and not missing_networks(snapshot)
         and all(disk.is_usable for disk in snapshot.disks)
+        and _is_guarded(snapshot)
     )
+
+
+def _is_guarded(snapshot: Snapshot) -> bool:
+    """A guest that is to be closed to others is not open to them for a moment."""
+    asked = snapshot.object.spec.network_policy is not None
+    return not asked or any(is_controlled_by(policy, snapshot.object) for policy in snapshot.network_policies)
 
 
 def _not_yet(snapshot: Snapshot) -> Plan:
@@ -205,18 +231,18 @@ def _why(machine: VirtualMachine) -> str:
 
 
 def _told(snapshot: Snapshot, whole: Plan) -> Plan:
-    """An event when the phase changes, and one for what a person has to do something about; each once."""
+    """An event when the phase changes, and one for each thing that a person has to do something about; each once."""
     wukong = snapshot.object
-    phase, said = phase_of(snapshot), {condition.reason for condition in wukong.status.conditions}
+    phase, known = phase_of(snapshot), wukong.status.stuck
     events: list[Action] = []
     if phase != wukong.status.phase and phase not in ("Pending", "Creating"):
         failed = phase == "Error"
         message = "the virtual machine has failed" if failed else f"the virtual machine is {phase.lower()}"
         kind: EventType = "Warning" if failed else "Normal"
         events.append(EmitEvent(regarding=target(wukong), reason=phase, message=message, type=kind))
-    stalled = [wait for wait in whole.waits if wait.stalled and wait.reason not in said]
     events += [
-        EmitEvent(regarding=target(wukong), reason=wait.reason, message=wait.message, type="Warning")
-        for wait in stalled[:1]
+        EmitEvent(regarding=target(wukong), reason=stuck.reason, message=stuck.message, type="Warning")
+        for stuck in stuck_in(whole)
+        if stuck not in known
     ]
     return Plan(actions=tuple(events))

@@ -2,22 +2,31 @@
 
 from collections.abc import Iterable
 
-from corral.engine import SUSPENDED, Create, Outcome, Verdict, conditions, verdict
+import msgspec
+
+from corral.engine import SUSPENDED, Outcome, Verdict, conditions, verdict
+from corral.engine.actions import about
+from corral.engine.status import first_few
+from corral.kinds.wukong import names
 from corral.kinds.wukong.addresses import told_address
+from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, Growth, State, growth
-from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of
+from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of, stuck_in
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
 from corral.kinds.wukong.schedule import latest_due
 from corral.kinds.wukong.spec import NetworkStatus, VolumeStatus, WukongStatus
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kube.meta import Condition
+from corral.kube.models.core_v1 import PersistentVolumeClaim
 
 NETWORKS_CONFIGURED = "NetworksConfigured"
 VOLUMES_BOUND = "VolumesBound"
 DISKS_RESIZED = "DisksResized"
 LIVE_MIGRATABLE = "LiveMigratable"
 RESTART_REQUIRED = "RestartRequired"
+FAILED = frozenset({"failed", "refused"})
+DISK_KINDS = frozenset(kind.resource.kind for kind in (DataVolume, PersistentVolumeClaim))
 UP = frozenset({"Running", "Paused", "Migrating"})
 
 
@@ -33,9 +42,10 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
         node_name=instance.status.node_name if instance else "",
         guest_os=instance.status.guest_os_info.pretty_name if instance else "",
         networks=tuple(_network(snapshot, network) for network in networks_of(wukong)),
-        volumes=tuple(_volume(disk, _refusals(outcome)) for disk in snapshot.disks),
+        volumes=tuple(_volume(disk, _refusals(snapshot, outcome)) for disk in snapshot.disks),
         restored_from=_restored_from(snapshot),
         last_snapshot_due=latest_due(wukong, snapshot.scheduled),
+        stuck=stuck_in(outcome.plan),
         conditions=conditions(
             wukong,
             wukong.status.conditions,
@@ -57,16 +67,23 @@ def _restored_from(snapshot: Snapshot) -> str:
 
 
 def _verdict(snapshot: Snapshot, outcome: Outcome) -> Verdict:
-    return verdict(outcome, ready_message=f"the virtual machine is {phase_of(snapshot).lower()}")
+    said = verdict(outcome, ready_message=f"the virtual machine is {phase_of(snapshot).lower()}")
+    failures = [result.message for result in outcome.results if result.state in FAILED and result.message]
+    return msgspec.structs.replace(said, message=first_few(failures)) if len(failures) > 1 else said
 
 
-def _refusals(outcome: Outcome) -> dict[str, str]:
-    """Why an object could not be made, by its name."""
-    return {
-        result.action.object.metadata.name: result.message or result.reason
-        for result in outcome.results
-        if isinstance(result.action, Create) and result.state in ("failed", "refused")
-    }
+def _refusals(snapshot: Snapshot, outcome: Outcome) -> dict[str, str]:
+    """Why a disk could not be made or changed, by the name of its object. What was not tried again is still so."""
+    volumes = snapshot.object.status.volumes
+    before = {names.disk_name(snapshot.object.metadata.name, volume.name): volume.error for volume in volumes}
+    told: dict[str, str] = {}
+    for result in outcome.results:
+        where = about(result.action)
+        if where.kind in DISK_KINDS and result.state in FAILED:
+            told[where.name] = result.message or result.reason
+        elif where.kind in DISK_KINDS and result.state == "skipped":
+            told.setdefault(where.name, before.get(where.name, ""))
+    return told
 
 
 def _network(snapshot: Snapshot, network: NetworkConfig) -> NetworkStatus:

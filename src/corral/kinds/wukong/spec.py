@@ -176,6 +176,13 @@ class VolumeStatus(Model, frozen=True, kw_only=True):
     error: str = ""
 
 
+class Stuck(Model, frozen=True, kw_only=True):
+    """Something that a person has to do something about. Conditions show the first few, this shows all."""
+
+    reason: str
+    message: str
+
+
 class WukongStatus(BasicStatus, frozen=True, kw_only=True):
     phase: Phase | None = None
     vm_name: str = ""
@@ -185,6 +192,7 @@ class WukongStatus(BasicStatus, frozen=True, kw_only=True):
     volumes: tuple[VolumeStatus, ...] = ()
     restored_from: str = ""
     last_snapshot_due: datetime | None = None
+    stuck: tuple[Stuck, ...] = ()
 
 
 @kind(

@@ -157,8 +157,11 @@ class World:
         await self.settled()
 
     async def change(self, spec: Mapping[str, Any], name: str = "vm") -> None:
-        await self.patch(Wukong, name, {"spec": spec})
+        await self.patch_wukong(spec, name)
         await self.settled()
+
+    async def patch_wukong(self, spec: Mapping[str, Any], name: str = "vm") -> None:
+        await self.patch(Wukong, name, {"spec": spec})
 
     async def patch(self, kind: type[Object], name: str, merge: Mapping[str, Any], subresource: str = "") -> None:
         await self.client.patch(
