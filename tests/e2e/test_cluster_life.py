@@ -5,12 +5,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from corral.local import cgroups
+from corral.local.cluster import supervisor_process
 from corral.local.home import home_of
 from corral.local.spec import Spec
 from corral.local.status import status
@@ -69,8 +72,10 @@ def test_a_component_that_is_killed_is_restarted_and_reported(cluster: Cluster, 
 
 
 def test_a_killed_supervisor_is_reported_and_up_brings_one_that_knows_the_others(cluster: Cluster) -> None:
-    before = pids(NAME)
+    """Even those whose record a power cut has damaged."""
+    before, home = pids(NAME), home_of(NAME)
     os.kill(before["supervisor"], signal.SIGKILL)
+    home.record("etcd").write_bytes(b"")
 
     told = corral("local", "status", "--name", NAME)
     up(NAME)
@@ -78,6 +83,7 @@ def test_a_killed_supervisor_is_reported_and_up_brings_one_that_knows_the_others
 
     assert told.returncode == 1
     assert re.search(r"supervisor +- +dead", told.stdout)
+    assert f"{home.record('etcd')} is damaged and left out" in home.log("supervisor").read_text()
     assert after.pop("supervisor") != before.pop("supervisor")
     assert after == before
 
@@ -106,9 +112,11 @@ def test_lost_namespaces_are_made_again(cluster: Cluster) -> None:
 def test_a_cluster_grows_in_place(cluster: Cluster) -> None:
     before = pids(NAME)
 
-    up(NAME, nodes=2)
+    up(NAME, nodes=3)
 
-    assert [node.state for node in status(home_of(NAME)).nodes] == ["Ready", "Ready"]
+    assert [(node.name, node.state) for node in status(home_of(NAME)).nodes] == [
+        (f"node-{n}", "Ready") for n in (1, 2, 3)
+    ]
     assert before.items() <= pids(NAME).items()
     assert "cannot shrink" in corral("up", "--name", NAME, "--nodes", "1", "--bare").stderr
 
@@ -125,7 +133,7 @@ def test_two_clusters_stand_side_by_side_and_one_goes_without_the_other(cluster:
     assert not home_of(OTHER).path.exists()
 
 
-def test_up_that_is_ended_again_and_again_ends_with_a_cluster() -> None:
+def test_up_and_down_that_are_ended_again_and_again_end_with_a_cluster() -> None:
     for moment, sign in (
         ("Network ...", signal.SIGKILL),
         ("Network ...", signal.SIGINT),
@@ -134,6 +142,8 @@ def test_up_that_is_ended_again_and_again_ends_with_a_cluster() -> None:
     ):
         interrupt_up(sign, moment)
 
+    up(BROKEN)
+    interrupt_down(signal.SIGINT, supervisor_is_gone)
     up(BROKEN)
     assert is_well(BROKEN)
     down(BROKEN)
@@ -164,16 +174,48 @@ def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
 
 
 def interrupt_up(sign: signal.Signals, moment: str) -> None:
-    command = [sys.executable, "-c", "from corral.cli.main import main; main()", "up", "--name", BROKEN, "--bare"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with started("up", "--bare") as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if moment in line:
-                process.send_signal(sign)
-                break
+        assert any(moment in line for line in process.stderr)
+        interrupt(process, sign)
 
 
-def test_down_leaves_nothing(a_busy_pod: str) -> None:
+def interrupt_down(sign: signal.Signals, moment: Callable[[Spec], bool]) -> None:
+    spec = home_of(BROKEN).read_spec()
+    assert spec is not None
+    with started("down") as process:
+        while not moment(spec):
+            assert process.poll() is None, "it has ended before"
+            time.sleep(0.001)
+        interrupt(process, sign)
+
+
+def supervisor_is_gone(spec: Spec) -> bool:
+    return supervisor_process(home_of(spec.name)) is None
+
+
+def link_is_gone(spec: Spec) -> bool:
+    return not Path("/sys/class/net", spec.link).exists()
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments, "--name", BROKEN]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=as_at_a_terminal)
+
+
+def as_at_a_terminal() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so would whatever they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupt(process: subprocess.Popen[str], sign: signal.Signals) -> None:
+    assert process.stderr is not None
+    process.send_signal(sign)
+    said = process.stderr.read()
+    assert process.wait(timeout=60) == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}[sign], said
+
+
+def test_down_leaves_nothing_also_when_it_was_ended_half_way(a_busy_pod: str) -> None:
     spec = Spec(BROKEN, 1, 0)
     before = traces(spec)
     cluster = up(BROKEN)
@@ -184,6 +226,8 @@ def test_down_leaves_nothing(a_busy_pod: str) -> None:
     assert found is not None
     assert left_behind(before, traces(found), ()) != []
 
+    interrupt_down(signal.SIGINT, supervisor_is_gone)
+    interrupt_down(signal.SIGKILL, link_is_gone)
     down(BROKEN)
 
     assert stays_behind(before, found) == []
