@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from corral.engine import NOTHING, Create, Delete, Patch, Plan, Wait, target
+from corral.engine import NOTHING, Create, Delete, EmitEvent, Patch, Plan, Wait, target
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_disk_of, is_kept, is_of, keep_text, new_object
 from corral.kinds.wukong.facts import Snapshot
-from corral.kinds.wukong.restore import Stage, is_from
+from corral.kinds.wukong.restore import Stage, is_from, left_out_text
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
@@ -34,7 +34,9 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
         case State.MISSING:
             made, message = new_object(snapshot.object, disk), f"{what} does not exist yet"
             known_by = (names.WUKONG_LABEL, names.DISK_LABEL)
-            return Plan(actions=(Create(object=made, known_by=known_by, reason="Missing", message=message),))
+            lacks = disk.config.name in snapshot.left_out and snapshot.restoring.stage is Stage.FILLING
+            told = not_restored(snapshot, (disk.config.name,) if lacks else ())
+            return told + Plan(actions=(Create(object=made, known_by=known_by, reason="Missing", message=message),))
         case State.TAKEN:
             return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
         case State.GOING:
@@ -50,6 +52,16 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
         case _:
             return _marked(snapshot, disk) + _grown(disk)
+
+
+def not_restored(snapshot: Snapshot, disks: tuple[str, ...]) -> Plan:
+    """Told when it happens; afterwards the condition says so for as long as the snapshot is named."""
+    if not disks:
+        return NOTHING
+    wukong = snapshot.object
+    message = left_out_text(disks, wukong.spec.restore_from_snapshot)
+    event = EmitEvent(regarding=target(wukong), reason="DiskNotInSnapshot", message=message, type="Warning")
+    return Plan(actions=(event,))
 
 
 def _is_set_back(snapshot: Snapshot, disk: Disk) -> bool:

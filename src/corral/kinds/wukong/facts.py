@@ -17,7 +17,7 @@ from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.disks import Disk, State, disks_of, is_of
 from corral.kinds.wukong.machine import backing_name, run_strategy
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
-from corral.kinds.wukong.restore import Restoring, is_restored, restoring
+from corral.kinds.wukong.restore import Restoring, is_restored, left_out, restoring
 from corral.kinds.wukong.spec import Phase, Stuck, Wukong
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
@@ -117,6 +117,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def disk_objects(self) -> tuple[Object, ...]:
         return (*self.data_volumes, *self.claims)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Disks that the snapshot which was asked for does not bring back."""
+        return left_out(self.object, self.source)
 
     @property
     def is_restored(self) -> bool:

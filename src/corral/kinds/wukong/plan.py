@@ -33,7 +33,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.attachments import networks
 from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
-from corral.kinds.wukong.diskplan import disks, leftovers
+from corral.kinds.wukong.diskplan import disks, leftovers, not_restored
 from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     PROJECTS,
@@ -140,7 +140,8 @@ def _restored(snapshot: Snapshot) -> Plan:
     waits = (Wait(reason=now.reason, message=now.message, stalled=stalled),) if now.reason else ()
     begun = snapshot.restore is not None or now.stage is Stage.UNDER_WAY
     desired = [Once(machine_restore(wukong, wukong.spec.restore_from_snapshot))] if begun else []
-    return children(wukong, desired, snapshot.restores) + Plan(waits=waits)
+    told = not_restored(snapshot, snapshot.left_out) if begun and snapshot.restore is None else NOTHING
+    return told + children(wukong, desired, snapshot.restores) + Plan(waits=waits)
 
 
 def _scheduled(snapshot: Snapshot) -> Plan:

@@ -14,6 +14,7 @@ from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, Growth, State, growth
 from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of, stuck_in
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
+from corral.kinds.wukong.restore import left_out_text
 from corral.kinds.wukong.schedule import latest_due
 from corral.kinds.wukong.spec import NetworkStatus, VolumeStatus, WukongStatus
 from corral.kinds.wukong.spec_networks import NetworkConfig
@@ -67,9 +68,14 @@ def _restored_from(snapshot: Snapshot) -> str:
 
 
 def _verdict(snapshot: Snapshot, outcome: Outcome) -> Verdict:
-    said = verdict(outcome, ready_message=f"the virtual machine is {phase_of(snapshot).lower()}")
+    said = verdict(outcome, ready_message=_ready_text(snapshot))
     failures = [result.message for result in outcome.results if result.state in FAILED and result.message]
     return msgspec.structs.replace(said, message=first_few(failures)) if len(failures) > 1 else said
+
+
+def _ready_text(snapshot: Snapshot) -> str:
+    said, asked = f"the virtual machine is {phase_of(snapshot).lower()}", snapshot.object.spec.restore_from_snapshot
+    return f"{said}; {left_out_text(snapshot.left_out, asked)}" if snapshot.left_out else said
 
 
 def _refusals(snapshot: Snapshot, outcome: Outcome) -> dict[str, str]:

@@ -10,7 +10,7 @@ was made from a snapshot says so (an annotation), for as long as the field does.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -21,6 +21,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, condition_of
 from corral.kinds.wukong.api.snapshots import MachineRef, RestoreSpec, VirtualMachineRestore
 from corral.kinds.wukong.disks import AWAITS_MACHINE
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukong.spec_disks import DiskConfig
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import EMPTY, Object, ObjectMeta
 
@@ -75,8 +76,38 @@ def restoring(
     if source.status.phase != "Succeeded":
         return _waiting(f"waiting until WukongSnapshot {where} is taken")
     if machine is None:
-        return Restoring(stage=Stage.FILLING, sources=_sources(source))
+        return _filling(wukong, source)
     return _in_place(wukong, source, restore, is_stopped=is_stopped, absent=absent)
+
+
+def _filling(wukong: Wukong, source: WukongSnapshot) -> Restoring:
+    """A disk that the snapshot does not name is made without it, so nothing is made before it names all that it has."""
+    name, sources = source.metadata.name, _sources(source)
+    unnamed = [volume for volume in source.status.included_volumes if volume not in sources]
+    if unnamed:
+        return _waiting(f"waiting until WukongSnapshot {name} says which VolumeSnapshots hold {', '.join(unnamed)}")
+    if not sources.keys() & {disk.name for disk in wukong.spec.disks}:
+        held = f"has {', '.join(sources)}, which spec.disks does not" if sources else "has no disk in it"
+        return _impossible("RestoreImpossible", f"no disk can be made from WukongSnapshot {name}: it {held}")
+    return Restoring(stage=Stage.FILLING, sources=sources)
+
+
+def left_out(wukong: Wukong, source: WukongSnapshot | None) -> tuple[str, ...]:
+    """Disks that a restore does not bring back though it is of all of them: as the spec says, or as they were."""
+    if source is None or source.metadata.name != wukong.spec.restore_from_snapshot:
+        return ()
+    if source.spec.disks and source.spec.wukong_name == wukong.metadata.name:
+        return ()  # of these alone, on purpose
+    held = _sources(source)
+    return tuple(disk.name for disk in wukong.spec.disks if disk.name not in held and not _is_from_image(disk))
+
+
+def _is_from_image(disk: DiskConfig) -> bool:
+    return disk.source is not None and disk.source.container_disk is not None
+
+
+def left_out_text(disks: Iterable[str], snapshot: str) -> str:
+    return f"not from WukongSnapshot {snapshot}, which lacks it: {', '.join(disks)}"
 
 
 def _sources(source: WukongSnapshot) -> Mapping[str, str]:

@@ -2,12 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachineInstance
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, SNAPSHOTS, a_wukong
 from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
@@ -120,6 +122,9 @@ async def test_a_new_wukong_is_made_from_a_snapshot_with_what_the_snapshot_has()
     assert root["spec"]["source"] == {"snapshot": {"name": held, "namespace": NAMESPACE}}
     assert (await world.claim("copy-data")).metadata.annotations.get("vm.corral.dev/restored-from") is None
     assert world.names(VirtualMachineRestore) == []
+    lacks = "not from WukongSnapshot friday, which lacks it: data"
+    assert status.conditions[0].message == f"the virtual machine is running; {lacks}"
+    assert world.events("DiskNotInSnapshot") == [lacks]
     await world.delete(Wukong, "vm")
     await world.delete(Wukong, "copy")
     await world.settled()
@@ -135,6 +140,46 @@ async def test_a_new_wukong_waits_for_its_snapshot_before_it_makes_a_disk() -> N
     await world.take()
     await world.settled()
     assert (await world.wukong("copy")).status.phase == "Running"
+
+
+async def test_what_a_snapshot_lacks_is_told_when_a_machine_is_set_back_to_it() -> None:
+    world = RestoreWorld()
+    world.standin.snapshots.without_snapshots.add("data")
+    await world.opened()
+    before = (await world.claim("vm-data")).metadata.uid
+    await world.set_back()
+    assert (await world.claim("vm-data")).metadata.uid == before
+    lacks = "not from WukongSnapshot friday, which lacks it: data"
+    assert world.events("DiskNotInSnapshot") == [lacks]
+    assert lacks in (await world.wukong()).status.conditions[0].message
+
+
+async def test_no_disk_is_made_before_the_snapshot_says_what_holds_it() -> None:
+    world = await RestoreWorld().opened()
+    await world.snapshots.stop()
+    held = (await world.status()).disks
+    await world.patch(WukongSnapshot, "friday", {"status": {"disks": []}}, "status")
+    await world.add(a_wukong(COPY, "copy"))
+    assert await world.condition("Ready", "copy") == ("False", "SnapshotMissing")
+    assert "says which VolumeSnapshots hold" in (await world.wukong("copy")).status.conditions[0].message
+    assert {"copy-root", "copy-data"}.isdisjoint(world.names(PersistentVolumeClaim))
+
+    await world.patch(WukongSnapshot, "friday", {"status": {"disks": msgspec.to_builtins(held)}}, "status")
+    await world.settled()
+    assert (await world.wukong("copy")).status.restored_from == "friday"
+    for disk in held:
+        volume = world.server.get(DataVolume, f"copy-{disk.name}", NAMESPACE)
+        assert volume is not None
+        assert volume["spec"]["source"]["snapshot"]["name"] == disk.volume_snapshot_name
+
+
+async def test_a_wukong_none_of_whose_disks_is_in_the_snapshot_gets_no_empty_ones() -> None:
+    world = await RestoreWorld().opened()
+    spec = "{cpu: 1, memory: 1Gi, disks: [{name: system, size: 10Gi}], restoreFromSnapshot: friday}"
+    await world.add(a_wukong(spec, "copy"))
+    assert await world.condition("Stalled", "copy") == ("True", "RestoreImpossible")
+    assert "it has root, data, which spec.disks does not" in (await world.wukong("copy")).status.conditions[0].message
+    assert "copy-system" not in world.names(PersistentVolumeClaim)
 
 
 class DiskWorld(SnapshotWorld):
