@@ -1,6 +1,7 @@
 """Scale and eviction; and what the server says about itself."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -41,22 +42,28 @@ async def test_a_kind_that_does_not_scale_has_no_scale(world: World) -> None:
     assert (await world.raw("GET", f"/api/v1/namespaces/{world.namespace}/configmaps/a/scale")).status == 404
 
 
-async def running_pod(world: World) -> Unstructured:
-    made = await world.create(world.pod("a", labels={"app": "a"}))
-    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    return await world.merge(made, {"status": ready}, subresource="status")
+async def running_pod(world: World, name: str = "a", *, ready: bool = True) -> Unstructured:
+    made = await world.create(world.pod(name, labels={"app": "a"}))
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    return await world.merge(made, {"status": {"phase": "Running", "conditions": [condition]}}, subresource="status")
 
 
 async def budget(world: World, allowed: int) -> Unstructured:
-    """Its status is what the disruption controller, where there is one, will find too: one pod is healthy."""
-    spec = {"minAvailable": 1 - allowed, "selector": {"matchLabels": {"app": "a"}}}
-    made = await world.create(world.thing(BUDGET, "a", spec=spec))
+    return await budget_of(world, {"minAvailable": 1 - allowed}, healthy=1, pods=1)
+
+
+async def budget_of(world: World, spec: dict[str, Any], *, healthy: int, pods: int, name: str = "a") -> Unstructured:
+    """Its status is what the disruption controller, where there is one, will find too."""
+    made = await world.create(
+        world.thing(BUDGET, name, spec={"selector": {"matchLabels": {"app": "a"}}, **spec}),
+    )
+    desired = spec["minAvailable"]
     status = {
         "observedGeneration": 1,
-        "disruptionsAllowed": allowed,
-        "desiredHealthy": 1 - allowed,
-        "currentHealthy": 1,
-        "expectedPods": 1,
+        "disruptionsAllowed": max(0, healthy - desired),
+        "desiredHealthy": desired,
+        "currentHealthy": healthy,
+        "expectedPods": pods,
     }
     return await world.merge(made, {"status": status}, subresource="status")
 
@@ -116,6 +123,44 @@ async def test_a_pod_that_does_not_run_is_evicted_in_spite_of_a_budget(world: Wo
 
     with pytest.raises(NotFound):
         await world.get(POD, "a")
+
+
+@pytest.mark.parametrize(
+    ("spec", "goes"),
+    [
+        ({"minAvailable": 1}, True),  # as many are healthy as are wanted: it counts for nothing
+        ({"minAvailable": 2}, False),
+        ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, False),
+        ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, True),
+    ],
+)
+async def test_a_pod_that_is_not_ready_goes_if_enough_others_are_or_its_budget_says_so(
+    world: World, spec: dict[str, Any], goes: bool
+) -> None:
+    await running_pod(world, "b")
+    await running_pod(world, ready=False)
+    made = await budget_of(world, spec, healthy=1, pods=2)
+    assert await evicted(world) is goes
+    assert (await world.get(BUDGET, "a")).get("spec") == made.get("spec")
+
+
+async def test_an_integer_that_no_number_of_pods_reaches_lets_none_go(world: World) -> None:
+    await running_pod(world)
+    await budget_of(world, {"minAvailable": 2147483647}, healthy=1, pods=1)
+    assert not await evicted(world)
+
+
+async def test_two_budgets_over_a_pod_let_nobody_evict_it(world: World) -> None:
+    pod = await running_pod(world)
+    for name in ("a", "b"):
+        await budget_of(world, {"minAvailable": 0}, healthy=1, pods=1, name=name)
+    path = f"/api/v1/namespaces/{world.namespace}/pods/a/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": world.namespace}}
+
+    answer = await world.raw("POST", path, body=body)
+    assert (answer.status, answer.body.get("reason")) == (500, None)
+    assert "more than one PodDisruptionBudget" in answer.body["message"]
+    assert await world.get(POD, "a") == pod
 
 
 async def test_an_eviction_of_another_pod_of_that_name_is_a_conflict(world: World) -> None:

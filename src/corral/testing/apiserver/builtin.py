@@ -35,7 +35,21 @@ def base64_of(text: str) -> str:
 
 
 def prepared_pod(value: Json) -> Json:
-    return {**value, "status": {"phase": "Pending", **(value.get("status") or {})}}
+    """With the tolerations that an admission plugin, which is on by default, gives to whoever says nothing of it."""
+    spec = value.get("spec") or {}
+    said = spec.get("tolerations") or []
+    added = [limited(key) for key in LIMITED if not any(tolerates(one, key) for one in said)]
+    tolerating = {"spec": {**spec, "tolerations": [*said, *added]}} if added else {}
+    return {**value, **tolerating, "status": {"phase": "Pending", **(value.get("status") or {})}}
+
+
+def tolerates(toleration: Json, key: str) -> bool:
+    is_named = toleration.get("key", "") in ("", key)
+    return is_named and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def limited(key: str) -> Json:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_S}
 
 
 def immutable(*path: str) -> Validate:
@@ -59,6 +73,8 @@ def secret_or_config_map_causes(new: Json, old: Json | None) -> Iterable[Cause]:
             yield Cause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
+LIMITED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+TOLERATED_S: Final = 300
 DATA_BYTES_MAX: Final = 1 << 20
 POD_FIELDS: Final = frozenset(
     {
