@@ -45,7 +45,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
         networks=tuple(_network(snapshot, network) for network in networks_of(wukong)),
         volumes=tuple(_volume(disk, _refusals(snapshot, outcome)) for disk in snapshot.disks),
         restored_from=_restored_from(snapshot),
-        last_snapshot_due=latest_due(wukong, snapshot.scheduled),
+        last_snapshot_due=latest_due(wukong, snapshot.scheduled, snapshot.now),
         stuck=stuck_in(outcome.plan),
         conditions=conditions(
             wukong,

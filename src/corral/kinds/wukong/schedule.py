@@ -1,7 +1,8 @@
 """Snapshots by a schedule: which one is due, and which ones are old enough to go. Pure.
 
 A snapshot is called after the time it was due, not after the time it was made: a lost answer or a restart makes no
-second one. Of several that were missed, one is taken. They stay when their Wukong is deleted: they are for that.
+second one. Of several that were missed, one is taken; what was due before there was a policy was not missed. While one
+is being taken no other is begun. They stay when their Wukong is deleted: they are for that.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from corral.kinds.names import fitted
 from corral.kinds.wukong import names
 from corral.kinds.wukong.cron import BadCron, parse_cron
 from corral.kinds.wukong.spec import SnapshotPolicy, Wukong
+from corral.kinds.wukongsnapshot.facts import is_over
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
 from corral.kube.meta import ObjectMeta
 from corral.kube.values import parse_duration
@@ -29,7 +31,8 @@ def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *,
         message = f"snapshotPolicy.schedule: {error}"
         return Plan(waits=(Wait(reason="BadSchedule", message=message, stalled=True),))
     ours = sorted(taken, key=due_time)
-    due = cron.latest(last_due(wukong, ours), now) if has_machine else None
+    since = last_due(wukong, ours) if has_machine and not any(map(_is_under_way, ours)) else None
+    due = cron.latest(since, now) if since is not None else None
     upcoming = cron.next_after(now)
     again = [(upcoming - now).total_seconds()] if upcoming else []
     expiry = _next_expiry(ours, policy, now)
@@ -43,11 +46,14 @@ def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *,
     return Plan(actions=tuple(actions), again_after_s=max(min(again), 1.0) if again else None)
 
 
-def last_due(wukong: Wukong, ours: Iterable[WukongSnapshot]) -> datetime:
-    """From when on something may be due: what is known of earlier ones, or the Wukong's own beginning."""
-    begun = wukong.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
-    known = [wukong.status.last_snapshot_due] if wukong.status.last_snapshot_due else []
-    return max([begun, *known, *(due_time(snapshot) for snapshot in ours)])
+def last_due(wukong: Wukong, ours: Iterable[WukongSnapshot]) -> datetime | None:
+    """From when on something may be due; None if the policy was not seen before: nothing is due yet."""
+    known = wukong.status.last_snapshot_due
+    return max([known, *(due_time(snapshot) for snapshot in ours)]) if known is not None else None
+
+
+def _is_under_way(snapshot: WukongSnapshot) -> bool:
+    return not is_over(snapshot) and snapshot.metadata.deletion_timestamp is None
 
 
 def due_time(snapshot: WukongSnapshot) -> datetime:
@@ -59,15 +65,18 @@ def due_time(snapshot: WukongSnapshot) -> datetime:
 
 
 def outdated(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) -> list[WukongSnapshot]:
-    """More than maxCount, older than maxAge, or failed before a good one; never the newest good one."""
+    """More than maxCount, older than maxAge, or failed before a good one; never the newest good one.
+
+    Of those that failed since the newest good one, as many are kept: what they say is worth no more than that.
+    """
     good = [snapshot for snapshot in ours if snapshot.status.phase == "Succeeded"]
-    if not good:
-        return []
-    newest, older = good[-1], good[:-1]
+    failed = [snapshot for snapshot in ours if snapshot.status.phase == "Failed"]
+    older = good[:-1]
     too_many = older[: max(len(good) - policy.max_count, 0)]
     too_old = [s for s in older if policy.max_age and now - due_time(s) > parse_duration(policy.max_age)]
-    failed = [s for s in ours if s.status.phase == "Failed" and due_time(s) < due_time(newest)]
-    gone = {snapshot.metadata.name for snapshot in (*too_many, *too_old, *failed)}
+    overtaken = [s for s in failed if good and due_time(s) < due_time(good[-1])]
+    in_vain = failed[: max(len(failed) - policy.max_count, 0)]
+    gone = {snapshot.metadata.name for snapshot in (*too_many, *too_old, *overtaken, *in_vain)}
     return [s for s in ours if s.metadata.name in gone and s.metadata.deletion_timestamp is None]
 
 
@@ -95,8 +104,8 @@ def _snapshot(wukong: Wukong, due: datetime) -> WukongSnapshot:
     )
 
 
-def latest_due(wukong: Wukong, taken: Iterable[WukongSnapshot]) -> datetime | None:
-    """For the status: kept there, because someone may delete the newest snapshot."""
-    times = [due_time(snapshot) for snapshot in taken]
-    times += [wukong.status.last_snapshot_due] if wukong.status.last_snapshot_due else []
-    return max(times, default=None)
+def latest_due(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime) -> datetime | None:
+    """For the status: kept there, because someone may delete the newest snapshot. At first, when the policy began."""
+    if wukong.spec.snapshot_policy is None:
+        return None
+    return last_due(wukong, taken) or now.replace(microsecond=0)

@@ -94,6 +94,47 @@ async def test_old_ones_go_by_their_age_but_never_the_last_good_one() -> None:
 
 
 @pytest.mark.looptime(noop_cycles=0)
+async def test_failures_do_not_pile_up_though_there_is_no_good_one() -> None:
+    world = await opened()
+    for hour in range(1, 9):
+        world.standin.snapshots.failing[f"vm-20260101{hour:02}00"] = "the storage is full"
+    await hours(5.5)
+    assert world.names(WukongSnapshot) == ["vm-202601010400", "vm-202601010500"]
+    assert {(await world.status(name)).phase for name in world.names(WukongSnapshot)} == {"Failed"}
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_while_one_is_not_taken_yet_no_other_is_begun() -> None:
+    world = await opened()
+    await world.snapshots.stop()
+    await hours(4.5)
+    assert world.names(WukongSnapshot) == ["vm-202601010100"]
+    world.snapshots.start()
+    await hours(0.2)
+    assert world.names(WukongSnapshot) == ["vm-202601010100", "vm-202601010400"], "of the missed ones the last"
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_policy_takes_nothing_that_was_due_before_it_was_there() -> None:
+    world = await opened(SMALL)
+    await hours(2.5)
+    policy = {"schedule": "0 * * * *", "maxCount": 2}
+    await world.change({"snapshotPolicy": policy})
+    await hours(0.2)
+    assert world.names(WukongSnapshot) == []
+    await hours(0.5)
+    assert world.names(WukongSnapshot) == ["vm-202601010300"]
+
+    await world.change({"snapshotPolicy": None})
+    await hours(4)
+    await world.change({"snapshotPolicy": policy})
+    await hours(0.2)
+    assert world.names(WukongSnapshot) == ["vm-202601010300"], "nor while it was away"
+    await hours(0.7)
+    assert world.names(WukongSnapshot) == ["vm-202601010300", "vm-202601010800"]
+
+
+@pytest.mark.looptime(noop_cycles=0)
 async def test_they_outlive_their_wukong_and_a_new_one_can_be_made_from_them() -> None:
     world = await opened()
     await hours(1.5)
