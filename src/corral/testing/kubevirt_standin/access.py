@@ -19,12 +19,12 @@ class Access:
 
     def __init__(self, client: Client, namespace: str = "") -> None:
         self._client = client
-        self._namespace = namespace
+        self.namespace = namespace
         self.writes = 0
 
     async def all(self, kind: type[T]) -> tuple[T, ...]:
         try:
-            where = Selector(namespace=self._namespace if kind.resource.namespaced else "")
+            where = Selector(namespace=self.namespace if kind.resource.namespaced else "")
             return tuple((await self._client.list(kind, where)).items)
         except NotFound:
             return ()  # its definition is not there
@@ -77,3 +77,9 @@ class Access:
             await self._client.delete(type(obj), meta.name, meta.namespace, precondition=Precondition(uid=meta.uid))
         except (NotFound, Conflict):
             return
+
+
+def made_at(obj: Object) -> str:
+    """When it was asked for, which is here when it happens."""
+    assert obj.metadata.creation_timestamp is not None
+    return f"{obj.metadata.creation_timestamp:%Y-%m-%dT%H:%M:%SZ}"

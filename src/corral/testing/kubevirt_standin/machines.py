@@ -7,6 +7,7 @@ import msgspec
 
 from corral.engine import controller_reference
 from corral.kinds.wukong.api.kubevirt import (
+    HOSTNAME_LABEL,
     InstanceSpec,
     Interface,
     VirtualMachine,
@@ -17,13 +18,14 @@ from corral.kinds.wukong.machine import backing_name
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.guests.pods import Guests
-from corral.testing.kubevirt_standin.access import Access
+from corral.testing.kubevirt_standin.access import Access, made_at
 from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged
 
 FINALIZER = "kubevirt.io/virtualMachineControllerFinalize"
 NODES = ("node-a", "node-b")
 NEXT_PHASE = {"": "Pending", "Pending": "Scheduling", "Scheduling": "Scheduled", "Scheduled": "Running"}
 STARTS_BY_ITSELF = frozenset({"Always", "RerunOnFailure", "Once"})
+OVER = frozenset({"Succeeded", "Failed"})  # phases of an instance whose guest has ended
 
 Where = tuple[str, str]
 
@@ -35,8 +37,10 @@ class Machines:
         self.unschedulable: set[str] = set()
         self.paused: set[str] = set()
         self.started: set[str] = set()  # of the run strategy Manual
+        self.ending: dict[str, str] = {}  # machine -> how its guest ends at the next look: Succeeded or Failed
         self.agentless: set[str] = set()
         self.immovable: dict[str, str] = {}  # machine -> why it cannot move while it runs
+        self.failing_moves: dict[str, str] = {}  # machine -> why a migration of it fails
         self.soft_reboots: list[str] = []
         self.freezes: list[str] = []
 
@@ -70,9 +74,17 @@ class Machines:
         waits_for_volumes = not set(_claims(machine)) <= bound
         if self._is_meant_to_run(machine) and instance is None and not waits_for_volumes:
             await self._access.create(_instance_of(machine))
-        elif not self._is_meant_to_run(machine) and instance is not None:
+        elif instance is not None and self._is_to_go(machine, instance):
             await self._access.delete(instance)
         await self._tell(machine, self._status(machine, instance, waits_for_volumes=waits_for_volumes))
+
+    def _is_to_go(self, machine: VirtualMachine, instance: VirtualMachineInstance) -> bool:
+        """A guest that has ended stays to be looked at, unless its machine runs again, or is halted."""
+        strategy = machine.spec.run_strategy or ""
+        if instance.status.phase not in OVER or strategy == "Halted":
+            return not self._is_meant_to_run(machine)
+        failed_and_again = strategy == "RerunOnFailure" and instance.status.phase == "Failed"
+        return strategy == "Always" or failed_and_again or machine.metadata.name in self.started
 
     async def _end(self, machine: VirtualMachine, instance: VirtualMachineInstance | None) -> None:
         if instance is not None:
@@ -99,6 +111,8 @@ class Machines:
             if not self._is_meant_to_run(machine):
                 return "Stopped"
             return "WaitingForVolumeBinding" if waits_for_volumes else "Starting"
+        if instance.status.phase in OVER:
+            return "Stopped"
         if not self._is_meant_to_run(machine):
             return "Stopping"
         if machine.metadata.name in self.unschedulable:
@@ -123,6 +137,11 @@ class Machines:
         phase = instance.status.phase
         if phase in NEXT_PHASE and (phase != "Scheduled" or await self._has_guest(instance)):
             await self._advance(instance, NEXT_PHASE[phase])
+        elif phase == "Running" and instance.metadata.name in self.ending:
+            self.started.discard(instance.metadata.name)
+            await self._access.set_status(
+                instance, {"phase": self.ending.pop(instance.metadata.name)}, subresource=False
+            )
         elif phase == "Running":
             await self._follow(instance, template or instance.spec)
 
@@ -169,15 +188,33 @@ class Machines:
         phase = migration.status.phase
         if instance is None or phase in ("Succeeded", "Failed"):
             return
-        other = next(node for node in NODES if node != instance.status.node_name)
-        if phase == "":
+        where = migration.spec.added_node_selector
+        here, why = instance.status.node_name, self.failing_moves.get(instance.metadata.name, "")
+        other = next((node for node in NODES if node != here and where.items() <= _labels(node).items()), None)
+        if other is None:
+            if phase != "Scheduling":
+                await self._access.set_status(migration, {"phase": "Scheduling"})
+        elif phase in ("", "Scheduling"):
             await self._access.set_status(migration, {"phase": "Running"})
-            moving = {"completed": False, "sourceNode": instance.status.node_name, "targetNode": other}
-            await self._access.set_status(instance, {"migrationState": moving}, subresource=False)
+            moving = {"completed": False, "failed": False, "failureReason": None, "endTimestamp": None}
+            ways = {"sourceNode": here, "targetNode": other, "startTimestamp": made_at(migration)}
+            await self._access.set_status(
+                instance,
+                {"migrationState": {**moving, **ways, "migrationUid": migration.metadata.uid}},
+                subresource=False,
+            )
+        elif why:
+            failed = {"completed": True, "failed": True, "failureReason": why}
+            await self._access.set_status(instance, {"migrationState": failed}, subresource=False)
+            await self._access.set_status(migration, {"phase": "Failed"})
         else:
             done = {"nodeName": other, "migrationState": {"completed": True}}
             await self._access.set_status(instance, done, subresource=False)
             await self._access.set_status(migration, {"phase": "Succeeded"})
+
+
+def _labels(node: str) -> Mapping[str, str]:
+    return {HOSTNAME_LABEL: node}
 
 
 def _condition(name: str, holds: bool, message: str = "") -> Mapping[str, str]:

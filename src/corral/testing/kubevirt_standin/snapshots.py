@@ -15,10 +15,10 @@ from corral.kinds.wukong.api.snapshots import (
     VolumeSnapshotSpec,
 )
 from corral.kinds.wukong.machine import backing_name
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.guests.pods import Guests
-from corral.testing.kubevirt_standin.access import Access
+from corral.testing.kubevirt_standin.access import Access, made_at
 from corral.testing.kubevirt_standin.volumes import CONTENT_MARK
 
 UID_MARK = "standin/restore-uid"
@@ -66,13 +66,13 @@ class Snapshots:
         self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, instance: VirtualMachineInstance | None
     ) -> Mapping[str, Any]:
         if why := self.failing.get(snapshot.metadata.name):
-            return {"phase": "Failed", "readyToUse": False, "error": {"message": why, "time": _made_at(snapshot)}}
+            return {"phase": "Failed", "readyToUse": False, "error": {"message": why, "time": made_at(snapshot)}}
         volumes = machine.spec.template.spec.volumes
         included = [v.name for v in volumes if backing_name(v) and v.name not in self.without_snapshots]
         return {
             "phase": "Succeeded",
             "readyToUse": True,
-            "creationTime": _made_at(snapshot),
+            "creationTime": made_at(snapshot),
             "indications": _indications(instance),
             "virtualMachineSnapshotContentName": _content_name(snapshot),
             "snapshotVolumes": {
@@ -110,12 +110,12 @@ class Snapshots:
     async def _volume(self, volume: VolumeSnapshot) -> None:
         if why := self.failing.get(volume.metadata.name):
             if volume.status.error is None:
-                status = {"readyToUse": False, "error": {"message": why, "time": _made_at(volume)}}
+                status = {"readyToUse": False, "error": {"message": why, "time": made_at(volume)}}
                 await self._access.set_status(volume, status)
         elif not volume.status.ready_to_use:
             if self._guests is not None:
                 await self._guests.keep(volume)
-            status = {"readyToUse": True, "creationTime": _made_at(volume), "error": None}
+            status = {"readyToUse": True, "creationTime": made_at(volume), "error": None}
             await self._access.set_status(volume, status)
 
     async def _restore(self, restore: VirtualMachineRestore, machine: VirtualMachine) -> None:
@@ -135,7 +135,7 @@ class Snapshots:
             if not await self._is_set_back((namespace, backing_name(volume)), restore, content):
                 return
         await self._access.patch(machine, {"spec": {"template": {"spec": {"hostname": "as-it-was"}}}})
-        await self._access.set_status(restore, {"complete": True, "restoreTime": _made_at(restore)})
+        await self._access.set_status(restore, {"complete": True, "restoreTime": made_at(restore)})
         self._being_restored.clear()
 
     async def _is_set_back(self, where: Where, restore: VirtualMachineRestore, content: str) -> bool:
@@ -178,9 +178,3 @@ def _indications(instance: VirtualMachineInstance | None) -> list[str]:
     if instance is None:
         return []
     return ["Online", "GuestAgent" if holds(instance.status.conditions, "AgentConnected") else "NoGuestAgent"]
-
-
-def _made_at(obj: Object) -> str:
-    """What is asked for happens at once."""
-    assert obj.metadata.creation_timestamp is not None
-    return f"{obj.metadata.creation_timestamp:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,8 +1,9 @@
 """The loop: look at everything, take each thing one step further, rest, look again."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
+
+import structlog
 
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
@@ -15,6 +16,8 @@ from corral.testing.kubevirt_standin.machines import Machines
 from corral.testing.kubevirt_standin.snapshots import Snapshots
 from corral.testing.kubevirt_standin.volumes import Volumes
 from corral.testing.kubevirt_standin.webhooks import refusals
+
+log = structlog.get_logger(__name__)
 
 IDLE_PACES = 5  # how much longer it rests when there was nothing to do
 
@@ -50,16 +53,29 @@ class KubeVirtStandIn:
         self.machines = Machines(self.access, guests)
         self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)
         self.refused: set[str] = set()
+        self.troubles: list[str] = []  # what it could not do, in the order in which it was first seen
         self._admitted: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
-        """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do."""
+        """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do.
+
+        What is wrong here, not at the server, is also kept in `troubles`: whoever waits in vain can say why.
+        """
         while True:
             before = self.access.writes
-            with contextlib.suppress(KubeError):
+            try:
                 await self.step()
+            except KubeError:
+                pass
+            except Exception as error:
+                log.exception("the stand-in could not go on")
+                self._trouble(f"{type(error).__name__}: {error}")
             is_idle = self.access.writes == before
             await asyncio.sleep(self.pace_s * (IDLE_PACES if is_idle else 1))
+
+    def _trouble(self, told: str) -> None:
+        if told not in self.troubles:
+            self.troubles.append(told)
 
     async def step(self) -> None:
         data_volumes, machines = await self.access.all(DataVolume), await self.access.all(VirtualMachine)

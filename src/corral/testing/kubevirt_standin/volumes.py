@@ -50,7 +50,8 @@ class Volumes:
         """`consumed`: namespace and name of the claims that a machine waits for."""
         classes = {c.metadata.name: c for c in await self._access.all(StorageClass)}
         claims = {_where(c): c for c in await self._access.all(PersistentVolumeClaim)}
-        volumes = {v.metadata.name for v in await self._access.all(PersistentVolume)} if self._real_binding else set()
+        there = await self._access.all(PersistentVolume) if self._real_binding else ()
+        volumes = {v.metadata.name for v in there}
         filled = {_where(v): v for v in data_volumes}
 
         async def fill(volume: DataVolume) -> None:
@@ -65,6 +66,7 @@ class Volumes:
 
         await self._access.each(data_volumes, fill)
         await self._access.each(claims.values(), bind)
+        await self._access.each([v for v in there if self._is_left(v)], self._reclaim)
 
     async def _fill(
         self,
@@ -112,11 +114,23 @@ class Volumes:
         if claim.status.phase == "Bound" and parse_quantity(asked) > parse_quantity(has):
             await self._access.set_status(claim, {"capacity": {"storage": asked}})
         elif claim.status.phase in ("", "Pending") and not waits:
-            name = f"standin-{claim.metadata.uid}"
+            name = _volume_name(claim.metadata.uid)
             if not self._real_binding:
                 await self._access.set_status(claim, {"phase": "Bound", "capacity": {"storage": asked}})
             elif self._provisions and name not in volumes:
                 await self._access.create(_volume_for(claim, name, await self._placed(claim, filled, name)))
+
+    def _is_left(self, volume: PersistentVolume) -> bool:
+        """Whether it was made here and its claim is gone."""
+        claim = volume.spec.claim_ref
+        is_ours = claim is not None and volume.metadata.name == _volume_name(claim.uid or "")
+        where = claim.namespace if claim else ""
+        return is_ours and volume.status.phase == "Released" and self._access.namespace in ("", where)
+
+    async def _reclaim(self, volume: PersistentVolume) -> None:
+        await self._access.delete(volume)
+        if self._contents is not None:
+            await asyncio.to_thread(self._contents.remove, volume.metadata.name)
 
     async def _placed(self, claim: PersistentVolumeClaim, filled: DataVolume | None, volume: str) -> Path:
         """Where a new volume is, with its content."""
@@ -127,6 +141,10 @@ class Volumes:
         source = _content_of(claim, filled, contents)
         await asyncio.to_thread(contents.make, volume, size, source)
         return contents.path(volume)
+
+
+def _volume_name(claim_uid: str) -> str:
+    return f"standin-{claim_uid}"
 
 
 def _where(obj: DataVolume | PersistentVolumeClaim) -> tuple[str, str]:

@@ -1,14 +1,18 @@
 """What the admission webhooks of KubeVirt and CDI would refuse, as far as we depend on it. Pure."""
 
+import re
 from collections.abc import Iterator
 
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import InstanceSpec, Memory, VirtualMachine
+from corral.kinds.wukong.machine import is_hotpluggable
 from corral.kube.meta import Object, ref
 from corral.kube.values import parse_quantity
 
 GIBIBYTE = 1 << 30
 PLUGGED_BYTES = 2 << 20  # memory is plugged in blocks of this size
+HOTPLUG_BUSES = frozenset({"scsi", "virtio"})
+HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 RUN_STRATEGIES = frozenset({"Always", "Halted", "Manual", "RerunOnFailure", "Once"})
 
 
@@ -50,6 +54,13 @@ def _of_instance(spec: InstanceSpec) -> Iterator[str]:
         yield "a volume or disk is there twice"
     if set(disks) - set(volumes):
         yield f"disks without a volume: {sorted(set(disks) - set(volumes))}"
+    plugged = {volume.name for volume in spec.volumes if is_hotpluggable(volume)}
+    for disk in devices.disks:
+        bus = disk.disk.bus if disk.disk else None
+        if disk.name in plugged and bus not in HOTPLUG_BUSES:
+            yield f"disk {disk.name} cannot be plugged into bus {bus}"
+    if spec.hostname and not HOST_NAME.fullmatch(spec.hostname):
+        yield f"{spec.hostname} is no host name"
     networks, interfaces = {n.name for n in spec.networks}, {i.name for i in devices.interfaces}
     if networks != interfaces:
         yield f"networks and interfaces differ: {sorted(networks ^ interfaces)}"
