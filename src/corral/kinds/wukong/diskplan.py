@@ -6,8 +6,9 @@ from corral.engine import NOTHING, Create, Delete, EmitEvent, Patch, Plan, Wait,
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
-from corral.kinds.wukong.disks import Disk, Growth, State, growth, is_disk_of, is_kept, is_of, keep_text, new_object
+from corral.kinds.wukong.disks import Disk, State, is_disk_of, is_kept, is_of, keep_text, new_object
 from corral.kinds.wukong.facts import Snapshot
+from corral.kinds.wukong.growth import Growth, growth, growth_text
 from corral.kinds.wukong.restore import Stage, is_from, left_out_text
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
@@ -133,9 +134,18 @@ def _grown(disk: Disk) -> Plan:
             message = f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion"
             return Plan(waits=(Wait(reason="DiskCannotGrow", message=message, stalled=True),))
         case Growth.UNDER_WAY:
-            return Plan(waits=(Wait(reason="DiskGrowing", message=f"disk {disk.config.name} is growing to {size}"),))
+            message = _with_words(f"disk {disk.config.name} is growing to {size}", disk)
+            return Plan(waits=(Wait(reason="DiskGrowing", message=message),))
+        case Growth.FAILED:
+            message = _with_words(f"disk {disk.config.name} does not grow to {size}, its storage refuses", disk)
+            return Plan(waits=(Wait(reason="DiskGrowthFailed", message=message, stalled=True),))
         case _:
             return NOTHING
+
+
+def _with_words(said: str, disk: Disk) -> str:
+    words = growth_text(disk)
+    return f"{said} ({words})" if words else said
 
 
 def leftovers(snapshot: Snapshot) -> Plan:

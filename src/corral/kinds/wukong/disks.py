@@ -19,7 +19,6 @@ from corral.kinds.wukong.spec_disks import ContainerDiskSource, DiskConfig, Disk
 from corral.kube.meta import EMPTY, Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements
 from corral.kube.models.storage_v1 import StorageClass
-from corral.kube.values import parse_quantity
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 FIRST_CONSUMER = "WaitForFirstConsumer"
@@ -291,22 +290,3 @@ def is_kept(wukong: Wukong, obj: Object) -> bool:
     entry = entries.get(obj.metadata.name)
     is_marked = obj.metadata.annotations.get(names.KEEP_ANNOTATION) == "true"
     return is_marked or (entry is not None and entry.keep_on_delete)
-
-
-class Growth(enum.Enum):
-    NONE = "none"
-    TO_ASK = "to ask"  # the claim asks for less than the spec
-    REFUSED = "refused"  # its class does not let claims grow
-    UNDER_WAY = "under way"
-
-
-def growth(disk: Disk) -> Growth:
-    """Measured at the claim: what it asks for, and what it has."""
-    claim = disk.claim
-    if claim is None or claim.status.phase != "Bound":
-        return Growth.NONE
-    wanted = parse_quantity(disk.config.size)
-    if wanted > parse_quantity(claim.spec.resources.requests.get("storage", "0")):
-        may_grow = disk.storage_class is not None and disk.storage_class.allow_volume_expansion
-        return Growth.TO_ASK if may_grow else Growth.REFUSED
-    return Growth.UNDER_WAY if wanted > parse_quantity(claim.status.capacity.get("storage", "0")) else Growth.NONE

@@ -11,8 +11,9 @@ from corral.kinds.wukong import names
 from corral.kinds.wukong.addresses import told_address
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import condition_of
-from corral.kinds.wukong.disks import Disk, Growth, State, growth
+from corral.kinds.wukong.disks import Disk, State
 from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of, stuck_in
+from corral.kinds.wukong.growth import Growth, growth
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
 from corral.kinds.wukong.restore import left_out_text
 from corral.kinds.wukong.schedule import latest_due
@@ -28,6 +29,7 @@ LIVE_MIGRATABLE = "LiveMigratable"
 RESTART_REQUIRED = "RestartRequired"
 FAILED = frozenset({"failed", "refused"})
 DISK_KINDS = frozenset(kind.resource.kind for kind in (DataVolume, PersistentVolumeClaim))
+WHY_SMALLER = {Growth.REFUSED: "CannotGrow", Growth.FAILED: "GrowthFailed"}  # the first that is so
 UP = frozenset({"Running", "Paused", "Migrating"})
 
 
@@ -148,8 +150,8 @@ def disks_resized(disks: tuple[Disk, ...]) -> Condition:
     growing = {disk.config.name: grown for disk in disks if (grown := growth(disk)) is not Growth.NONE}
     if not growing:
         return _condition(DISKS_RESIZED, True, "SizesAsAsked", "every volume has at least the size that was asked for")
-    refused = Growth.REFUSED in growing.values()
-    return _condition(DISKS_RESIZED, False, "CannotGrow" if refused else "Growing", f"smaller yet: {_names(growing)}")
+    reason = next((WHY_SMALLER[state] for state in WHY_SMALLER if state in growing.values()), "Growing")
+    return _condition(DISKS_RESIZED, False, reason, f"smaller yet: {_names(growing)}")
 
 
 def live_migratable(snapshot: Snapshot) -> Condition:

@@ -97,33 +97,6 @@ async def test_a_paused_machine_is_told_as_paused() -> None:
     assert await world.condition("Ready") == ("False", "MachinePaused")
 
 
-async def test_a_disk_grows_when_its_size_grows() -> None:
-    """Defect 2: the size was compared with itself."""
-    world = World()
-    await world.make(a_wukong(LARGE))
-    await world.change(
-        {
-            "disks": [
-                {"name": "root", "size": "20Gi", "image": "docker://images.test/debian:13", "boot": True},
-                {"name": "data", "size": "50Gi"},
-            ]
-        }
-    )
-    assert (await world.claim("vm-root")).spec.resources.requests["storage"] == "20Gi"
-    assert (await world.wukong()).status.volumes[0].size == "20Gi"
-    assert await world.condition("DisksResized") == ("True", "SizesAsAsked")
-
-
-async def test_a_class_that_cannot_grow_is_told_with_the_disk() -> None:
-    world = World(grows=False)
-    await world.make(a_wukong())
-    await world.change({"disks": [{"name": "root", "size": "20Gi", "image": "https://images.test/debian.qcow2"}]})
-
-    assert await world.condition("Ready") == ("False", "DiskCannotGrow")
-    assert await world.condition("DisksResized") == ("False", "CannotGrow")
-    assert (await world.claim("vm-root")).spec.resources.requests["storage"] == "10Gi"
-
-
 async def test_deletion_ends_and_leaves_nothing() -> None:
     """Defect 1: deletion never ended once a DataVolume was gone."""
     world = World()
@@ -588,23 +561,6 @@ async def test_a_suspended_wukong_is_left_alone() -> None:
     assert await world.condition("Ready") == ("False", "Suspended")
     with pytest.raises(NotFound):
         await world.machine()
-
-
-@pytest.mark.parametrize("writes", [2, 4, 6])
-async def test_an_operator_that_dies_after_any_write_leaves_nothing_half_done(writes: int) -> None:
-    """1 finalizer, 2 network, 3 cloud-init, 4 and 5 disks, 6 the machine or a status."""
-    world = World()
-    await world.begin()
-    world.operator.connection.crash_after_writes(writes)
-    keeper = asyncio.create_task(world.operator.keep_running())
-    await world.add(a_wukong(LARGE))
-    assert (await world.wukong()).status.phase == "Running"
-
-    await world.delete(Wukong, "vm")
-    world.operator.connection.crash_after_writes(2)
-    await world.settled()
-    assert world.names(Wukong) == world.names(PersistentVolumeClaim) == world.names(VirtualMachine) == []
-    keeper.cancel()
 
 
 async def test_a_rough_server_delays_and_spoils_nothing() -> None:
