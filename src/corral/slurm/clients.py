@@ -5,11 +5,12 @@ A cluster that hangs has a task of its own to hang in; nothing here waits for it
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import datetime
 
 from corral.slurm.clock import Clock
-from corral.slurm.facts import NotAsked, Reachability, Unknown, View
+from corral.slurm.facts import Extra, NotAsked, Reachability, Unknown, View
 from corral.slurm.http import HttpTransport
 from corral.slurm.poller import Pace, Poller
 from corral.slurm.rest import SlurmClient
@@ -57,6 +58,7 @@ class Clients:
         self._listeners: list[Callable[[str, View], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._since_s, self._since = clock.monotonic_s(), clock.wall()
+        self._left: dict[str, tuple[float, datetime]] = {}  # since when those that went are not asked
 
     def connect(self, key: str, endpoint: Endpoint, issuer: TokenIssuer) -> Cluster:
         """The cluster's client: the one that there is when address and issuer are the same, else a new one.
@@ -78,6 +80,7 @@ class Clients:
         """The cluster is gone, or its address or key are: what it would say is unknown from now on."""
         gone = self._clusters.pop(key, None)
         if gone is not None:
+            self._left[key] = self._clock.monotonic_s(), self._clock.wall()
             self._close_later(gone)
             self._told(key, self.view(key))
 
@@ -90,17 +93,29 @@ class Clients:
     def view(self, key: str) -> View:
         cluster = self._clusters.get(key)
         if cluster is None:
-            return Unknown(since_s=self._since_s, since=self._since, why=_no_client(key))
+            since_s, since = self._left.get(key, (self._since_s, self._since))
+            return Unknown(since_s=since_s, since=since, why=_no_client(key))
         return cluster.poller.view
 
     def reachability(self, key: str) -> Reachability:
         cluster = self._clusters.get(key)
-        return cluster.poller.reachability if cluster else NotAsked(since=self._since, why=_no_client(key))
+        if cluster is not None:
+            return cluster.poller.reachability
+        return NotAsked(since=self._left.get(key, (0.0, self._since))[1], why=_no_client(key))
 
-    async def fresh(self, key: str, max_age_s: float = 0.0, *, within_s: float = 30.0) -> View:
+    async def fresh(
+        self, key: str, max_age_s: float = 0.0, *, extras: Iterable[Extra] = (), within_s: float = 30.0
+    ) -> View:
         """See `Poller.fresh`."""
-        cluster = self._clusters.get(key)
-        return self.view(key) if cluster is None else await cluster.poller.fresh(max_age_s, within_s=within_s)
+        known = self._clusters.get(key)
+        if known is None:
+            return self.view(key)
+        return await known.poller.fresh(max_age_s, extras=extras, within_s=within_s)
+
+    async def current(self, key: str, extras: Iterable[Extra] = (), *, within_s: float = 30.0) -> View:
+        """See `Poller.current`."""
+        known = self._clusters.get(key)
+        return self.view(key) if known is None else await known.poller.current(extras, within_s=within_s)
 
     def subscribe(self, callback: Callable[[str, View], None]) -> Callable[[], None]:
         """Call back when what is known of any cluster changes; the returned function ends it."""

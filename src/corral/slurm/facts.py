@@ -7,12 +7,13 @@ knowledge newer than an act of its own asks `Observed.began_after`.
 
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum
 from functools import cached_property
 from typing import Generic, TypeVar
 
 import msgspec
 
-from corral.slurm.values import Job, Node, Server
+from corral.slurm.values import Job, Node, Partition, Reservation, Server
 
 T = TypeVar("T")
 
@@ -28,8 +29,20 @@ class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return now_s - self.at_s
 
 
+class Extra(Enum):
+    """What a look has beside nodes and jobs while somebody asks for it."""
+
+    PARTITIONS = "partitions"
+    RESERVATIONS = "reservations"
+
+
 class Observed(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """All nodes and jobs of a cluster in one look."""
+    """All nodes and jobs of a cluster in one look.
+
+    `since`: from then on every look was answered; None: nobody knows. `extras`: what else this look asked for. An extra
+    is None when it was not asked for, or not answered. Partitions were asked for before the jobs: a job that came to a
+    partition which takes none since is among them.
+    """
 
     nodes: Mapping[str, Node]
     jobs: Mapping[int, Job]
@@ -37,6 +50,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     at_s: float  # monotonic, before the first question of the look was sent: all of it is at least as new
     at: datetime
     server: Server
+    since: datetime | None = None
+    extras: frozenset[Extra] = frozenset()
+    partitions: Mapping[str, Partition] | None = None
+    reservations: Mapping[str, Reservation] | None = None
 
     def age_s(self, now_s: float) -> float:
         return now_s - self.at_s

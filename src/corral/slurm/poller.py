@@ -10,13 +10,16 @@ wait for asks for all nodes, without a mark: slurmrestd says "unchanged" (304) w
 failure all is forgotten, and slurmctld is pinged before it is asked for more: a ping fails at once where a list takes
 9 s.
 
-Soon after a change looks come often, in a quiet cluster seldom. A hanging cluster hangs its own poller only, and no
-longer than the client's deadlines.
+Whoever changes something through the client says so (`wrote`): `current` gives nothing older than that. Partitions and
+reservations are part of a look only while somebody asks for them (`Extra`).
+
+Soon after a change looks come often, in a quiet cluster seldom, and however many wait never without a pause between
+them. A hanging cluster hangs its own poller only, and no longer than the client's deadlines.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -33,25 +36,27 @@ from corral.slurm.errors import (
     Unreachable,
     Unsupported,
 )
-from corral.slurm.facts import NotAsked, NotReachable, Observed, Reachability, Reachable, Unknown, View
+from corral.slurm.facts import Extra, NotAsked, NotReachable, Observed, Reachability, Reachable, Unknown, View
 from corral.slurm.rest import SlurmClient
-from corral.slurm.values import Job, Listing, Mark, Node
+from corral.slurm.values import Job, Listing, Mark, Node, Partition, Reservation
 
 log = structlog.get_logger()
 
 K = TypeVar("K")
 V = TypeVar("V")
+N = TypeVar("N", Partition, Reservation)
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often to look, in seconds from the end of one look to the next."""
 
-    busy_s: float = 1.0  # after a change
+    busy_s: float = 1.0  # after a change, and at the least
     quiet_s: float = 5.0  # grows to this while nothing changes
     failing_s: float = 15.0  # grows to this while nobody answers
     growth: float = 1.5
     details_s: float = 30.0  # job details that change without the state: at most this old
     full_s: float = 60.0  # without marks: the server's clock may have been set back
+    extras_s: float = 60.0  # for so long an extra is part of every look after somebody has asked for it
 
 
 class Poller:
@@ -65,6 +70,8 @@ class Poller:
         self._wake = asyncio.Event()
         self._begun = 0
         self._began_s: float | None = None  # of the look under way
+        self._wrote_s = self._exact_s = float("-inf")  # when we changed something, and when a look in full began
+        self._wanted: dict[Extra, float] = {}  # when each was asked for last
         self._interval_s = self._pace.busy_s
         now = clock.wall()
         why = f"cluster {client.cluster} has not been asked yet"
@@ -84,23 +91,40 @@ class Poller:
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback) if callback in self._listeners else None
 
-    async def fresh(self, max_age_s: float = 0.0, *, within_s: float = 30.0) -> View:
+    def wrote(self) -> None:
+        """Something was changed through our client, or may have been: what was seen before is not `current`."""
+        self._wrote_s = self._clock.monotonic_s()
+
+    async def current(self, extras: Iterable[Extra] = (), *, within_s: float = 30.0) -> View:
+        """What is known, with these extras, and from after the last write of ours; a look is waited for if need be."""
+        wanted, view, began_s = frozenset(extras), self._view, self._began_s
+        will_do = began_s is not None and began_s > self._wrote_s and wanted <= self._extras(began_s)
+        self._wanted.update(dict.fromkeys(wanted, self._clock.monotonic_s()))
+        if not isinstance(view, Observed) or (view.began_after(self._wrote_s) and wanted <= view.extras):
+            return view
+        return await self._seen(self._begun if will_do else self._begun + 1, within_s)
+
+    async def fresh(self, max_age_s: float = 0.0, *, extras: Iterable[Extra] = (), within_s: float = 30.0) -> View:
         """A look that began at most `max_age_s` ago; 0: after this call, with every job in full, so that it is a proof.
 
         Unknown, never an error, if none can be had.
         """
         now_s = self._clock.monotonic_s()
+        self._wanted.update(dict.fromkeys(extras, now_s))
         if max_age_s > 0 and isinstance(self._view, Observed) and self._view.age_s(now_s) <= max_age_s:
             return self._view
+        return await self._seen(self._look_for(now_s, max_age_s), within_s)
+
+    async def _seen(self, number: int, within_s: float) -> View:
+        """That look, or a later one."""
         future: asyncio.Future[View] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._look_for(now_s, max_age_s), future))
+        self._waiting.append((number, future))
         self._wake.set()
         try:
             async with asyncio.timeout(within_s):
                 return await future
         except TimeoutError:
-            why = f"cluster {self._client.cluster} was not seen anew within {within_s:g} s"
-            return Unknown(since_s=now_s, since=self._clock.wall(), why=why, last=_last(self._view))
+            return _not_seen(self._view, f"cluster {self._client.cluster} was not seen anew within {within_s:g} s")
         finally:
             self._waiting = [waiting for waiting in self._waiting if waiting[1] is not future]
 
@@ -113,9 +137,10 @@ class Poller:
         """Look until cancelled."""
         while True:
             await self.look()
+            await asyncio.sleep(self._pace.busy_s)
             if not self._waiting:
                 try:
-                    async with asyncio.timeout(self._interval_s):
+                    async with asyncio.timeout(self._interval_s - self._pace.busy_s):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
@@ -165,9 +190,14 @@ class Poller:
         memory = self._memory
         if began_s - memory.full_s >= self._pace.full_s:
             memory.forget_marks(began_s)
-        exact = any(wanted <= self._begun for wanted, _ in self._waiting)
+        exact = self._exact_s <= self._wrote_s or any(wanted <= self._begun for wanted, _ in self._waiting)
+        extras = self._extras(began_s)
+        partitions = await _answered(self._client.partitions) if Extra.PARTITIONS in extras else None
         await self._look_at_nodes(memory, exact=exact)
         await self._look_at_jobs(memory, began_s, exact=exact)
+        reservations = await _answered(self._client.reservations) if Extra.RESERVATIONS in extras else None
+        memory.remember_extras(partitions, reservations)
+        self._exact_s = began_s if exact else self._exact_s
         return Observed(
             nodes=memory.nodes,
             jobs=memory.jobs,
@@ -175,7 +205,15 @@ class Poller:
             at_s=began_s,
             at=began,
             server=await self._client.server(),
+            since=self._reachability.since if isinstance(self._reachability, Reachable) else began,
+            extras=extras,
+            partitions=memory.partitions,
+            reservations=memory.reservations,
         )
+
+    def _extras(self, began_s: float) -> frozenset[Extra]:
+        """Of a look that began then."""
+        return frozenset(one for one, asked_s in self._wanted.items() if began_s - asked_s <= self._pace.extras_s)
 
     async def _require_slurmctld(self) -> None:
         pings = await self._client.ping()
@@ -236,6 +274,8 @@ class _Memory:
         self.jobs_known = False
         self.jobs_s = 0.0
         self.states: Mapping[str, tuple[str, ...]] | None = None
+        self.partitions: Mapping[str, Partition] | None = None
+        self.reservations: Mapping[str, Reservation] | None = None
         self.full_s = float("-inf")
 
     def forget_marks(self, now_s: float) -> None:
@@ -256,6 +296,20 @@ class _Memory:
         self.jobs_mark = listing.mark
         self.jobs_known = True
 
+    def remember_extras(
+        self, partitions: Mapping[str, Partition] | None, reservations: Mapping[str, Reservation] | None
+    ) -> None:
+        self.partitions = self.partitions if partitions == self.partitions else partitions
+        self.reservations = self.reservations if reservations == self.reservations else reservations
+
+
+async def _answered(ask: Callable[[], Awaitable[tuple[N, ...]]]) -> Mapping[str, N] | None:
+    """By name; None if it cannot be had, which makes nothing else unknown."""
+    try:
+        return {one.name: one for one in await ask()}
+    except SlurmError:
+        return None
+
 
 def kept_where_equal(new: Mapping[K, V], old: Mapping[K, V]) -> Mapping[K, V]:
     """With the very values that were known already, so that whoever made something of one sees at a glance it holds."""
@@ -275,14 +329,23 @@ def _differs(before: View, after: View) -> bool:
     match before, after:
         case Observed(), Observed():
             # By identity: the memory hands out the same mapping while its content is the same.
-            return before.nodes is not after.nodes or before.jobs is not after.jobs or before.server != after.server
+            return (
+                before.nodes is not after.nodes
+                or before.jobs is not after.jobs
+                or before.partitions is not after.partitions
+                or before.reservations is not after.reservations
+                or before.server != after.server
+            )
         case Unknown(), Unknown():
             return before.why != after.why
     return True
 
 
-def _last(view: View) -> Observed | None:
-    return view if isinstance(view, Observed) else view.last
+def _not_seen(view: View, why: str) -> Unknown:
+    """Since it was seen last, or since what was known before."""
+    if isinstance(view, Observed):
+        return Unknown(since_s=view.at_s, since=view.at, why=why, last=view)
+    return Unknown(since_s=view.since_s, since=view.since, why=why, last=view.last)
 
 
 def _reason(error: SlurmError) -> str:

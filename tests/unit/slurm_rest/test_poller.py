@@ -1,13 +1,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import pytest
 
 from corral.engine.clock import virtual_clock
 from corral.slurm.clients import Clients
 from corral.slurm.errors import Subject, Unreachable
-from corral.slurm.facts import NotAsked, NotReachable, Observed, Reachable, Unknown, View
+from corral.slurm.facts import Extra, NotAsked, NotReachable, Observed, Reachable, Unknown, View
 from corral.slurm.poller import Pace, Poller
 from corral.slurm.tokens import Static
 from corral.slurm.transport import Endpoint, Response
@@ -201,6 +202,148 @@ async def test_fresh_of_a_hanging_cluster_is_unknown_in_time() -> None:
         assert "not seen anew within 3 s" in view.why
 
 
+async def test_when_none_can_be_had_it_is_unknown_since_it_was_seen_last_and_that_does_not_move() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        seen = await poller.fresh()
+        rest.answer("nodes", NEVER)
+        first = await poller.fresh(within_s=3)
+        second = await poller.fresh(within_s=3)
+
+    assert isinstance(seen, Observed)
+    assert isinstance(first, Unknown)
+    assert isinstance(second, Unknown)
+    assert (first.since, first.since_s) == (second.since, second.since_s) == (seen.at, seen.at_s)
+
+
+async def test_however_many_want_it_fresh_there_is_a_pause_between_looks() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+
+    async def draining() -> None:
+        while True:
+            await poller.fresh()
+            await asyncio.sleep(0.05)
+
+    async with looking(poller), asyncio.TaskGroup() as sets:
+        tasks = [sets.create_task(draining()) for _ in range(12)]
+        for number in range(60):  # jobs come and go all the time
+            rest.answer("jobs", jobs(a_job(number, nodes="w-0"), at=200 + number))
+            await asyncio.sleep(1)
+        for task in tasks:
+            task.cancel()
+
+    assert 55 <= len(rest.asked("/nodes")) <= 62
+
+
+async def test_what_is_current_is_for_everybody_from_after_our_own_write() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await poller.fresh()
+        rest.answer("nodes", nodes())
+        poller.wrote()
+        first, second = await asyncio.gather(poller.current(), poller.current())
+        asked = len(rest.requests)
+        third = await poller.current()
+
+    assert [isinstance(view, Observed) and view.nodes for view in (first, second, third)] == [{}] * 3
+    assert len(rest.requests) == asked
+    assert rest.asked("/nodes")[-1].query == ()
+
+
+async def test_the_first_look_after_our_write_is_one_in_full_though_nobody_waits_for_it() -> None:
+    """With a mark slurmrestd would say that nothing has changed when the last node was deleted."""
+    rest = a_cluster()
+    poller = a_poller(rest)
+    await poller.look()
+    poller.wrote()
+    await asyncio.sleep(1)
+    await poller.look()
+    await poller.look()
+
+    assert [len(request.query) for request in rest.asked("/nodes")] == [0, 0, 1]
+
+
+async def test_a_look_that_began_before_our_write_and_ended_after_it_is_not_current() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    async with looking(poller):
+        await poller.fresh()
+        rest.answer("jobs", 3.0, jobs())
+        looks = asyncio.create_task(poller.fresh())
+        await asyncio.sleep(2)
+        poller.wrote()
+        rest.answer("nodes", nodes())
+        view = await poller.current()
+        await looks
+
+    assert isinstance(view, Observed)
+    assert view.nodes == {}
+
+
+async def test_extras_are_part_of_each_look_as_long_as_somebody_asks_for_them() -> None:
+    rest = a_cluster()
+    rest.answer("reservations", body(reservations=[{"name": "corral-gpu", "node_list": "w-0"}]))
+    poller = a_poller(rest)
+    async with looking(poller):
+        await poller.fresh()
+        assert rest.asked("/reservations") == []
+        views = [await poller.current([Extra.RESERVATIONS]) for _ in range(20)]
+        assert len(rest.asked("/reservations")) == 1
+        await asyncio.sleep(100)
+        asked = len(rest.asked("/reservations"))
+        await asyncio.sleep(100)
+
+    assert all(isinstance(view, Observed) and set(view.reservations or ()) == {"corral-gpu"} for view in views)
+    assert len(rest.asked("/reservations")) == asked < len(rest.asked("/nodes"))
+    assert rest.asked("/partitions") == []
+
+
+async def test_partitions_are_asked_for_before_the_jobs_that_wait_in_them() -> None:
+    rest = a_cluster()
+    rest.answer("partitions", body(partitions=[{"name": "gpu", "partition": {"state": ["INACTIVE"]}}]))
+    poller = a_poller(rest)
+    async with looking(poller):
+        view = await poller.fresh(extras=[Extra.PARTITIONS])
+
+    assert isinstance(view, Observed)
+    assert view.partitions is not None
+    assert view.partitions["gpu"].state == ("INACTIVE",)
+    paths = [request.path.rpartition("/")[2] for request in rest.asked()]
+    assert paths.index("partitions") < paths.index("jobs")
+
+
+async def test_an_extra_that_cannot_be_had_makes_nothing_else_unknown() -> None:
+    rest = a_cluster()
+    rest.answer("reservations", refused(500, 2002))
+    poller = a_poller(rest)
+    async with looking(poller):
+        view = await poller.fresh(extras=[Extra.RESERVATIONS])
+
+    assert isinstance(view, Observed)
+    assert (view.reservations, view.extras) == (None, {Extra.RESERVATIONS})
+
+
+async def test_a_view_tells_since_when_every_look_was_answered() -> None:
+    rest = a_cluster()
+    poller = a_poller(rest)
+    first = await poller.look()
+    await asyncio.sleep(10)
+    second = await poller.look()
+    rest.answer("nodes", GONE)
+    await poller.look()
+    rest.answer("nodes", nodes(a_node("w-0")))
+    await asyncio.sleep(10)
+    back = await poller.look()
+
+    assert isinstance(first, Observed)
+    assert isinstance(second, Observed)
+    assert isinstance(back, Observed)
+    assert (second.since, back.since) == (first.at, back.at)
+
+
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
@@ -337,6 +480,22 @@ async def test_a_client_is_kept_while_its_address_and_issuer_are_the_same_and_re
     assert (old.closed, new.closed) == (True, False)
     rekeyed = clients.connect("lab/a", Endpoint(url="new"), Static(JWT + "x"))
     assert rekeyed is not moved
+    await clients.close()
+
+
+async def test_a_cluster_that_went_has_not_answered_since_it_went() -> None:
+    clients = clients_of({"a": a_cluster()})
+    await asyncio.sleep(1000)
+    clients.connect("lab/a", Endpoint(url="a"), Static(JWT))
+    await asyncio.sleep(10)
+    clients.disconnect("lab/a")
+    await asyncio.sleep(10)
+    view, another = clients.view("lab/a"), clients.view("lab/b")
+
+    assert isinstance(view, Unknown)
+    assert isinstance(another, Unknown)
+    assert (view.since_s - another.since_s, view.since - another.since) == (1010, timedelta(seconds=1010))
+    assert clients.reachability("lab/a").since == view.since
     await clients.close()
 
 

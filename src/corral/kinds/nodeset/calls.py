@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from corral.slurm.facts import View
+from corral.slurm.facts import Extra, Observed, View
 from corral.slurm.transport import Endpoint
 from corral.slurm.values import Reservation
 
@@ -63,6 +63,12 @@ class Reserved(msgspec.Struct, frozen=True, kw_only=True):
     found: Reservation | None = None
 
 
+def reserved_in(view: View, name: str) -> Reserved:
+    if not isinstance(view, Observed) or view.reservations is None:
+        return Reserved()
+    return Reserved(told=True, found=view.reservations.get(name))
+
+
 class OnlyByCommand(Exception):
     """slurmrestd cannot do it; beside slurmctld this command does."""
 
@@ -84,16 +90,18 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 class SlurmClusters(Protocol):
     """Clusters are named `namespace/controller`. Calls raise `OutsideFailed`; `view` never raises."""
 
-    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
-        """What is known. `fresh`: wait, but not for long, for a look that begins now."""
-        ...
-
-    async def reservation(self, cluster: str, name: str) -> Reserved:
-        """Never raises."""
+    async def view(
+        self, cluster: str, address: Address | None, *, fresh: bool, extras: frozenset[Extra] = frozenset()
+    ) -> View:
+        """What is known, and nothing from before a call of ours. `fresh`: wait, but not for long, for a new look."""
         ...
 
     async def perform(self, cluster: str, call: Call) -> None:
         """A drain or undrain is left undone when the node has somebody else's drain by now. May raise OnlyByCommand."""
+        ...
+
+    def wrote(self, cluster: str) -> None:
+        """Something was changed there by other means: what was seen before does not count any more."""
         ...
 
     def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:

@@ -29,19 +29,19 @@ from corral.kinds.nodeset.calls import (
     Narrow,
     OnlyByCommand,
     Reserve,
-    Reserved,
     SlurmClusters,
     Undrain,
     Unreserve,
+    reserved_in,
 )
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.proof import extras_for, needs_proof
 from corral.kinds.nodeset.report import report
-from corral.kinds.nodeset.reservation import is_asked_for
 from corral.kinds.nodeset.rest import RestClusters
-from corral.kinds.nodeset.roster import Roster, some_leave
+from corral.kinds.nodeset.roster import Roster
 from corral.kinds.nodeset.snapshot import Snapshot, says_the_same
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
 from corral.kinds.restapi.spec import RestApi
@@ -65,6 +65,7 @@ class NodeSetReconciler:
         self._before: dict[Key, Before] = {}
         self._rosters: dict[Key, Roster] = {}
         self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
+        self._decided: dict[Key, tuple[Snapshot, Plan]] = {}  # while it was observed
 
     def use(self, client: Client, /) -> None:
         self._shell = self._shell or ClientShell(client)
@@ -74,7 +75,7 @@ class NodeSetReconciler:
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
-            for known in (self._before, self._rosters, self._settled):
+            for known in (self._before, self._rosters, self._settled, self._decided):
                 known.pop(key, None)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
@@ -83,6 +84,7 @@ class NodeSetReconciler:
         roster = self._roster(key, read.owned(Pod, nodeset))
         machines = machines_of(nodeset, roster, read)
         address = slurm_address(controller, read) if controller else None
+        view = await self._slurm.view(cluster, address, fresh=False, extras=extras_for(nodeset))
         snapshot = Snapshot(
             object=nodeset,
             now=read.now,
@@ -94,19 +96,23 @@ class NodeSetReconciler:
             machines=machines,
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
-            slurm=await self._slurm.view(
-                cluster, address, fresh=some_leave(nodeset, controller, roster, machines, read.now)
-            ),
-            reservation=await self._reservation(cluster, nodeset),
+            slurm=view,
+            reservation=reserved_in(view, names.reservation_name(key.name)),
             before=self._before.get(key),
         )
+        if needs_proof(self._first_plan(key, snapshot)):
+            view = await self._slurm.view(cluster, address, fresh=True, extras=extras_for(nodeset))
+            reservation = reserved_in(view, names.reservation_name(key.name))
+            before = snapshot.remembered()
+            snapshot = msgspec.structs.replace(snapshot, slurm=view, reservation=reservation, before=before)
         self._before[key] = snapshot.remembered()
         return snapshot
 
-    async def _reservation(self, cluster: str, nodeset: NodeSet) -> Reserved:
-        if not is_asked_for(nodeset):
-            return Reserved()
-        return await self._slurm.reservation(cluster, names.reservation_name(nodeset.metadata.name))
+    def _first_plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """Over what was seen last; it is the plan of this pass unless it needs a proof."""
+        decided = self.plan(snapshot)
+        self._decided[key] = snapshot, decided
+        return decided
 
     def _roster(self, key: Key, pods: tuple[Pod, ...]) -> Roster:
         """A cache gives the very same tuple while no pod has changed."""
@@ -118,6 +124,9 @@ class NodeSetReconciler:
     def plan(self, snapshot: Snapshot, /) -> Plan:
         """A plan without an action and without a wait holds until something changes; that is what it means."""
         key = Key(snapshot.object.metadata.namespace, snapshot.object.metadata.name)
+        known = self._decided.pop(key, None)
+        if known is not None and known[0] is snapshot:
+            return known[1]
         settled = self._settled.get(key)
         if settled is not None and says_the_same(settled, snapshot):
             return NOTHING
@@ -135,6 +144,7 @@ class NodeSetReconciler:
             await self._slurm.perform(snapshot.cluster, call)
         except OnlyByCommand as error:
             await run_beside_slurmctld(self._shell, snapshot.controller, error.command)
+            self._slurm.wrote(snapshot.cluster)
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeSetStatus:
         return report(snapshot, outcome)

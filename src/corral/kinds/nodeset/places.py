@@ -7,7 +7,7 @@ Workers of the other mode are outdated: they are replaced as `rollout` says, and
 made again. New ones are made at once, wherever there is room.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -23,8 +23,7 @@ from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import pod_of_nobody
 from corral.kinds.nodeset.workers import Place, Worker
-from corral.kinds.overrides import BadOverride
-from corral.kube.models.core_v1 import Node, Pod
+from corral.kube.models.core_v1 import Pod
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,18 +62,6 @@ def is_of_other_mode(nodeset: NodeSet, make: Make) -> bool:
 def machine_of(pod: Pod) -> str:
     """The Kubernetes node that it stands for, in scalingMode DaemonSet."""
     return pod.metadata.annotations.get(names.MACHINE, "")
-
-
-def loses_some(nodeset: NodeSet, controller: Controller, pods: Sequence[Pod], machines: Mapping[str, Node]) -> bool:
-    """Whether there are workers of this mode that no place is for."""
-    if not nodeset.spec.is_per_machine:
-        return len(pods) > nodeset.spec.replicas
-    try:
-        spec = pod_of_nobody(nodeset, controller).spec
-    except BadOverride:
-        return False
-    below = (machines.get(machine_of(pod)) for pod in pods)
-    return any(machine is None or not matches(spec, machine) for machine in below)
 
 
 def _by_ordinal(nodeset: NodeSet, live: Sequence[Worker], more: int) -> Asked:

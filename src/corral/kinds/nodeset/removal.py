@@ -18,6 +18,7 @@ REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
 ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
+FORCED = "DrainForced"
 
 
 def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
@@ -63,7 +64,7 @@ def _forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     told = EmitEvent(
         regarding=target(snapshot.object), reason="JobsKilled", message=message, type="Warning", action="Delete"
     )
-    return told, Delete(target=target(worker.pod), reason="DrainForced", message=message)
+    return told, Delete(target=target(worker.pod), reason=FORCED, message=message)
 
 
 def drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:

@@ -3,7 +3,7 @@
 A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
 set or lifted: one that somebody else has set meanwhile is left alone.
 
-After a node was forgotten, the next pass waits for a look that began later: an older one still shows the node.
+After a call the next pass waits for a look that began later: an older one shows what was before.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,12 @@ from corral.kinds.nodeset.calls import (
     Narrow,
     OnlyByCommand,
     Reserve,
-    Reserved,
     Undrain,
     Unreserve,
 )
 from corral.slurm.clients import Clients
 from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable, Unsupported
-from corral.slurm.facts import NotAsked, Observed, View
+from corral.slurm.facts import Extra, NotAsked, View
 from corral.slurm.http import HttpTransport
 from corral.slurm.rest import SlurmClient
 from corral.slurm.states import Flag
@@ -49,40 +48,25 @@ class RestClusters:
         self._clock, self._transport = clock, transport
         self._clients: Clients | None = None
         self._listeners: list[Callable[[str], None]] = []
-        self._outdated: set[str] = set()  # clusters that have forgotten a node since the last look that was waited for
 
-    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
+    async def view(
+        self, cluster: str, address: Address | None, *, fresh: bool, extras: frozenset[Extra] = frozenset()
+    ) -> View:
         clients = self._started()
         if address is None:
             clients.disconnect(cluster)
             return clients.view(cluster)
         clients.connect(cluster, address.at, Hs256(address.jwt_key, user=SLURM_USER))
-        if fresh or cluster in self._outdated:
-            self._outdated.discard(cluster)
-            view = await clients.fresh(cluster, within_s=FRESH_WITHIN_S)
-            if not isinstance(view, Observed):
-                self._outdated.add(cluster)
-            return view
+        if fresh:
+            return await clients.fresh(cluster, extras=extras, within_s=FRESH_WITHIN_S)
         if isinstance(clients.reachability(cluster), NotAsked):
-            return await clients.fresh(cluster, within_s=FIRST_WITHIN_S)
-        return clients.view(cluster)
-
-    async def reservation(self, cluster: str, name: str) -> Reserved:
-        known = self._started().get(cluster)
-        if known is None:
-            return Reserved()
-        try:
-            found = await known.client.reservations()
-        except SlurmError:
-            return Reserved()
-        return Reserved(told=True, found=next((one for one in found if one.name == name), None))
+            return await clients.fresh(cluster, extras=extras, within_s=FIRST_WITHIN_S)
+        return await clients.current(cluster, extras, within_s=FRESH_WITHIN_S)
 
     async def perform(self, cluster: str, call: Call) -> None:
         known = self._started().get(cluster)
         if known is None:
             raise OutsideFailed("SlurmUnreachable", f"Slurm {cluster}: no address is known", retry_after_s=RETRY_S)
-        if isinstance(call, Forget):
-            self._outdated.add(cluster)
         try:
             await _carried_out(known.client, call)
         except NotFound as error:
@@ -97,6 +81,12 @@ class RestClusters:
         except SlurmError as error:
             reason = "SlurmUnreachable" if isinstance(error, Unreachable) else f"Slurm{type(error).__name__}"
             raise OutsideFailed(reason, str(error), retry_after_s=RETRY_S) from None
+        finally:
+            self.wrote(cluster)
+
+    def wrote(self, cluster: str) -> None:
+        if known := self._started().get(cluster):
+            known.poller.wrote()
 
     def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:
         self._listeners.append(told)

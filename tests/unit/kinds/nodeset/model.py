@@ -12,9 +12,9 @@ import msgspec
 
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
-from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Narrow, Reserve, Reserved, Undrain, Unreserve
+from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Narrow, Reserve, Undrain, Unreserve
 from corral.kube.models.core_v1 import Pod
-from corral.slurm.facts import Observed, Unknown, View
+from corral.slurm.facts import Extra, Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
 from corral.slurm.values import Job, Node, Reservation, Server
 from corral.testing.apiserver import FakeApiServer
@@ -25,6 +25,7 @@ CLUSTER = "lab/slurm"
 class ModelSlurm:
     def __init__(self) -> None:
         self.up = True
+        self.since = VIRTUAL_EPOCH
         self.reasons: dict[str, str] = {}  # by node; empty: not drained
         self.registered_s: dict[str, float] = {}
         self.jobs: dict[int, str] = {}  # id -> node
@@ -35,7 +36,9 @@ class ModelSlurm:
 
     # --- what a NodeSet sees
 
-    async def view(self, cluster: str, address: Address | None, *, fresh: bool) -> View:
+    async def view(
+        self, cluster: str, address: Address | None, *, fresh: bool, extras: frozenset[Extra] = frozenset()
+    ) -> View:
         assert cluster == CLUSTER
         now_s = asyncio.get_running_loop().time()
         if not self.up:
@@ -47,11 +50,12 @@ class ModelSlurm:
             at_s=now_s,
             at=VIRTUAL_EPOCH + timedelta(seconds=now_s),
             server=Server(api="v0.0.42"),
+            since=self.since,
+            reservations=dict(self.reservations) if Extra.RESERVATIONS in extras else None,
         )
 
-    async def reservation(self, cluster: str, name: str) -> Reserved:
+    def wrote(self, cluster: str) -> None:
         assert cluster == CLUSTER
-        return Reserved(told=self.up, found=self.reservations.get(name))
 
     async def perform(self, cluster: str, call: Call) -> None:
         await asyncio.sleep(0.01)
@@ -93,6 +97,7 @@ class ModelSlurm:
 
     def set_up(self, up: bool) -> None:
         self.up = up
+        self.since = VIRTUAL_EPOCH + timedelta(seconds=asyncio.get_running_loop().time())
         self.changed()
 
     def register(self, node: str) -> None:

@@ -11,7 +11,6 @@ from corral.kinds import names
 from corral.kinds.nodeset.calls import Drain, Forget
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import report
-from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.parts import PodTemplate
@@ -99,7 +98,6 @@ def test_all_workers_there_leave_nothing_to_do_and_are_all_that_is_desired() -> 
     here = [on(name, a_worker(0)) for name in ("m1", "m2")]
     snapshot = per_machine(*here, machines=[a_machine("m1"), a_machine("m2")])
     assert plan(snapshot) == Plan()
-    assert not some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines, snapshot.now)
     status = report(snapshot, Outcome(plan=Plan()))
     assert (status.desired, status.replicas, status.updated_replicas) == (2, 2, 2)
 
@@ -107,7 +105,6 @@ def test_all_workers_there_leave_nothing_to_do_and_are_all_that_is_desired() -> 
 def test_a_node_that_no_longer_matches_loses_its_worker_after_its_jobs() -> None:
     busy = on("m1", a_worker(0, state="MIXED+DYNAMIC_NORM", jobs=(7,)))
     snapshot = per_machine(busy, machines=[a_machine("m1", labels={"gpu": "no"})])
-    assert some_leave(snapshot.object, SLURM, Roster(snapshot.pods), snapshot.machines, snapshot.now)
     decided = plan(snapshot)
     assert (drains(decided), deleted(decided)) == (["gpu-m1"], [])
     free = on("m1", a_worker(0, state="IDLE+DRAIN+DYNAMIC_NORM", reason="corral: scale-in of NodeSet lab/gpu"))

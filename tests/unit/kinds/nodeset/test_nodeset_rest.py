@@ -30,10 +30,14 @@ def rest() -> FakeRest:
 
 @pytest.fixture
 async def slurm(rest: FakeRest) -> AsyncIterator[RestClusters]:
+    """Nobody has asked it anything yet: a look begins in the test's own time."""
     clusters = RestClusters(virtual_clock(), transport=lambda _endpoint: rest)
-    await clusters.view(CLUSTER, AT, fresh=True)
     yield clusters
     await clusters.close()
+
+
+async def known(slurm: RestClusters) -> None:
+    assert isinstance(await slurm.view(CLUSTER, AT, fresh=True), Observed)
 
 
 def sent(rest: FakeRest) -> list[str]:
@@ -47,6 +51,7 @@ async def failure(slurm: RestClusters, call: Drain | Undrain | Forget) -> str:
 
 
 async def test_without_an_address_slurm_is_unknown(slurm: RestClusters) -> None:
+    await known(slurm)
     assert isinstance(await slurm.view(CLUSTER, None, fresh=True), Unknown)
     assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnreachable"
 
@@ -57,12 +62,14 @@ async def test_without_an_address_slurm_is_unknown(slurm: RestClusters) -> None:
 async def test_a_drain_that_somebody_set_meanwhile_is_left_alone(
     slurm: RestClusters, rest: FakeRest, call: Drain | Undrain | Forget
 ) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason="bad DIMM")))
     assert await failure(slurm, call) == "DrainedBySomebodyElse"
     assert sent(rest) == []
 
 
 async def test_what_is_done_already_is_not_done_again(slurm: RestClusters, rest: FakeRest) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason=OURS)))
     await slurm.perform(CLUSTER, Drain(node="gpu-0", reason=OURS))
     rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE")))
@@ -71,6 +78,7 @@ async def test_what_is_done_already_is_not_done_again(slurm: RestClusters, rest:
 
 
 async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm: RestClusters, rest: FakeRest) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", refused(422, 2016))
     assert await failure(slurm, Forget(node="gpu-0")) == "NodeBusy"
     rest.answer("node/gpu-0", refused(422, 2018))
@@ -78,6 +86,7 @@ async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm
 
 
 async def test_after_a_node_was_forgotten_no_older_look_is_shown(slurm: RestClusters, rest: FakeRest) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", body())
     await slurm.perform(CLUSTER, Forget(node="gpu-0"))
     rest.answer("nodes", nodes())
@@ -88,6 +97,7 @@ async def test_after_a_node_was_forgotten_no_older_look_is_shown(slurm: RestClus
 
 
 async def test_a_node_that_came_back_under_its_name_is_seen(slurm: RestClusters, rest: FakeRest) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", body())
     await slurm.perform(CLUSTER, Forget(node="gpu-0"))
     view = await slurm.view(CLUSTER, AT, fresh=True)
@@ -96,5 +106,6 @@ async def test_a_node_that_came_back_under_its_name_is_seen(slurm: RestClusters,
 
 
 async def test_a_node_is_not_forgotten_when_only_the_lookup_failed(slurm: RestClusters, rest: FakeRest) -> None:
+    await known(slurm)
     rest.answer("node/gpu-0", refused(200, 0))
     assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnclear"

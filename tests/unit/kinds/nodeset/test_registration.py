@@ -12,7 +12,6 @@ from corral.kinds import names
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of, said_by
-from corral.kinds.nodeset.roster import Roster, some_leave
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.worker import worker_pod
@@ -110,7 +109,6 @@ def test_a_worker_whose_node_says_something_else_is_replaced_as_in_a_rollout() -
     same = asking(*here, machine=a_machine(rack="r7"), told=old)
     assert plan(same).is_empty
     moved = asking(*here, machine=a_machine(rack="r8"), told=old)
-    assert some_leave(moved.object, SLURM, Roster(moved.pods), moved.machines, NOW)
     assert len(drains(plan(moved))) == 1
     assert plan(asking(*here, machine=a_machine(rack="r8"), told=old, strategy="OnDelete")).is_empty
 

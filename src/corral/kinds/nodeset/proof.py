@@ -1,0 +1,29 @@
+"""Which decisions need a look of Slurm that began after they were made, and what such a look is asked for. Pure.
+
+A plan over what was seen last is good enough to make, to drain and to wait. Whoever is removed by it, or let go, is
+looked at once more: the plan is made again over a new look, and that one is carried out.
+"""
+
+from corral.engine import Action, Delete, Outside, Plan, RemoveFinalizer
+from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.removal import FORCED
+from corral.kinds.nodeset.reservation import is_asked_for
+from corral.kinds.nodeset.spec import NodeSet
+from corral.slurm.facts import Extra
+
+
+def needs_proof(decided: Plan) -> bool:
+    return any(_takes_away(action) for action in decided.actions)
+
+
+def extras_for(nodeset: NodeSet) -> frozenset[Extra]:
+    return frozenset({Extra.RESERVATIONS}) if is_asked_for(nodeset) else frozenset()
+
+
+def _takes_away(action: Action) -> bool:
+    match action:
+        case Outside():
+            return isinstance(action.call, Forget)
+        case Delete():
+            return action.reason == FORCED
+    return isinstance(action, RemoveFinalizer)
