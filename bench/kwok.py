@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +11,13 @@ from bench.lab import Kubectl, until
 from bench.process import Settings
 from corral.local import builds
 from corral.local.progress import Progress
+from corral.testing.gomodules import GoModule, downloaded
 
 MODULE = builds.Module(
     folder=Path(__file__).parent / "go" / "kwok", path="sigs.k8s.io/kwok", disk_bytes=builds.GIB, stamped=()
 )
 BINARY = builds.Binary("kwok", MODULE, f"{MODULE.path}/cmd/kwok")
+STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 PODS_ON_A_NODE = 250
 ANNOTATION = "kwok.x-k8s.io/node"
 LABEL = {"bench.corral.dev/nodes": "kwok"}
@@ -37,9 +38,10 @@ def pretended_nodes(settings: Settings, pods: int) -> Iterator[None]:
         f"--kubeconfig={settings.kubeconfig}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
+        "--node-lease-duration-seconds=40",  # else its nodes are not heard of, and not ready
+        *(f"--config={stage}" for stage in _stages()),
     ]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             kubectl(
                 "apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(_node(name)) for name in names)
@@ -53,7 +55,16 @@ def pretended_nodes(settings: Settings, pods: int) -> Iterator[None]:
         finally:
             kubectl("delete", "nodes", *names, "--ignore-not-found")
             process.terminate()
-            process.wait(timeout=60)
+
+
+def _stages() -> Iterator[Path]:
+    """What kwok makes of nodes and pods, as its own module has it."""
+    version = builds.version(MODULE)
+    sums = (MODULE.folder / "go.sum").read_text()
+    pinned = next(line for line in sums.splitlines() if line.startswith(f"{MODULE.path} {version} "))
+    folder = downloaded(GoModule(path=MODULE.path, version=version, sum=pinned.split()[2])) / "kustomize" / "stage"
+    for stage in STAGES:
+        yield from (file for file in sorted((folder / stage).glob("*.yaml")) if file.name != "kustomization.yaml")
 
 
 def _node(name: str) -> dict[str, Any]:
