@@ -187,6 +187,16 @@ def stuck_in(whole: Plan) -> tuple[Stuck, ...]:
     return tuple(Stuck(reason=wait.reason, message=wait.message) for wait in whole.waits if wait.stalled)
 
 
+def failed_move(snapshot: Snapshot) -> str:
+    """Why the last move of the machine failed, in KubeVirt's words; empty if it did not."""
+    moving = snapshot.own_instance.status.migration_state if snapshot.own_instance else None
+    if moving is None or not moving.failed:
+        return ""
+    begun = f" (begun {moving.start_timestamp:%Y-%m-%dT%H:%M:%SZ})" if moving.start_timestamp else ""
+    why = moving.failure_reason or "KubeVirt does not say why"
+    return f"its move from {moving.source_node or 'its node'} to {moving.target_node or 'another'}{begun} failed: {why}"
+
+
 def is_meant_to_run(wukong: Wukong) -> bool:
     """At this moment, whatever it did before: not a machine that is started by hand, or runs to an end."""
     return run_strategy(wukong) == "Always"

@@ -38,6 +38,7 @@ from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     PROJECTS,
     Snapshot,
+    failed_move,
     missing_networks,
     needed_kinds,
     phase_of,
@@ -232,7 +233,7 @@ def _why(machine: VirtualMachine) -> str:
 
 
 def _told(snapshot: Snapshot, whole: Plan) -> Plan:
-    """An event when the phase changes, and one for each thing that a person has to do something about; each once."""
+    """An event when the phase changes or a move fails, and one for each thing that a person has to mend; each once."""
     wukong = snapshot.object
     phase, known = phase_of(snapshot), wukong.status.stuck
     events: list[Action] = []
@@ -241,6 +242,10 @@ def _told(snapshot: Snapshot, whole: Plan) -> Plan:
         message = "the virtual machine has failed" if failed else f"the virtual machine is {phase.lower()}"
         kind: EventType = "Warning" if failed else "Normal"
         events.append(EmitEvent(regarding=target(wukong), reason=phase, message=message, type=kind))
+    failure = failed_move(snapshot)
+    if failure and failure != wukong.status.failed_move:
+        message = f"the virtual machine stays where it is: {failure}"
+        events.append(EmitEvent(regarding=target(wukong), reason="MoveFailed", message=message, type="Warning"))
     events += [
         EmitEvent(regarding=target(wukong), reason=stuck.reason, message=stuck.message, type="Warning")
         for stuck in stuck_in(whole)

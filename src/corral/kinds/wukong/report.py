@@ -12,7 +12,7 @@ from corral.kinds.wukong.addresses import told_address
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, State
-from corral.kinds.wukong.facts import Snapshot, missing_networks, own_name, phase_of, stuck_in
+from corral.kinds.wukong.facts import Snapshot, failed_move, missing_networks, own_name, phase_of, stuck_in
 from corral.kinds.wukong.growth import Growth, growth
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
 from corral.kinds.wukong.restore import left_out_text
@@ -48,6 +48,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
         volumes=tuple(_volume(disk, _refusals(snapshot, outcome)) for disk in snapshot.disks),
         restored_from=_restored_from(snapshot),
         last_snapshot_due=latest_due(wukong, snapshot.scheduled, snapshot.now),
+        failed_move=failed_move(snapshot),
         stuck=stuck_in(outcome.plan),
         conditions=conditions(
             wukong,

@@ -192,6 +192,7 @@ class WukongStatus(BasicStatus, frozen=True, kw_only=True):
     volumes: tuple[VolumeStatus, ...] = ()
     restored_from: str = ""
     last_snapshot_due: datetime | None = None
+    failed_move: Annotated[str, Meta(description="Why its last move to another node failed; empty: it did not.")] = ""
     stuck: tuple[Stuck, ...] = ()
 
 

@@ -10,7 +10,7 @@ from corral.cli.console import joined
 from corral.cli.errors import Failure
 from corral.cli.vm import Decide, carried_out, open_console
 from corral.kinds.wukong import power
-from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration
+from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration, migration_to
 from corral.kinds.wukong.power import Machine
 from corral.kube.client import Client
 from corral.testing.kubevirt_standin.subresources import EchoConsole, StandInApi
@@ -132,6 +132,45 @@ async def test_a_machine_moves_to_another_node_and_is_told_as_migrating_meanwhil
         seen.add(await world.phase())
     assert seen == {"Running", "Migrating"}
     assert (await world.wukong()).status.node_name == "node-b"
+
+
+async def test_a_move_that_fails_is_told_once_in_kubevirts_words_and_forgotten_with_the_next_one() -> None:
+    world = await with_strategy("{}")
+    world.standin.machines.failing_moves["vm"] = "the guest writes faster than it can be copied"
+    await world.say(power.migrate)
+    status = (await world.wukong()).status
+    assert (status.phase, status.node_name) == ("Running", "node-a")
+    assert status.failed_move.startswith("its move from node-a to node-b (begun 2026-")
+    assert status.failed_move.endswith("failed: the guest writes faster than it can be copied")
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    await world.say(power.migrate)
+    events = world.events("MoveFailed")
+    assert f"the virtual machine stays where it is: {status.failed_move}" in events
+    assert len(events) == len(set(events)) == 2
+
+    world.standin.machines.failing_moves.clear()
+    await world.say(power.migrate)
+    status = (await world.wukong()).status
+    assert (status.node_name, status.failed_move) == ("node-b", "")
+    assert len(world.events("MoveFailed")) == 2
+
+
+async def test_a_machine_whose_node_is_drained_is_moved_as_its_eviction_strategy_says_and_stays_ready() -> None:
+    """KubeVirt's part: it answers an eviction of the machine's pod with a migration of its own making."""
+    world = PowerWorld()
+    await world.make(a_wukong(f"{{{BASE}, highAvailability: {{evictionStrategy: LiveMigrate}}}}"))
+    instance = await world.instance()
+    assert (instance.spec.eviction_strategy, instance.status.node_name) == ("LiveMigrate", "node-a")
+    world.standin.pace_s = 20
+    evacuation = migration_to("", "vm", NAMESPACE, labels={"kubevirt.io/evacuation": "node-a"})
+    await world.client.create(evacuation, field_manager="kubevirt")
+    seen = set()
+    for _ in range(60):
+        await asyncio.sleep(2)
+        seen.add((await world.phase(), *await world.condition("Ready")))
+    assert seen == {("Running", "True", "AsDesired"), ("Migrating", "True", "AsDesired")}
+    assert (await world.wukong()).status.node_name == "node-b"
+    assert (await world.instance()).metadata.uid == instance.metadata.uid, "its guest ran on"
 
 
 async def test_a_move_names_its_node_and_a_machine_that_cannot_move_says_why() -> None:
