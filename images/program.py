@@ -127,8 +127,10 @@ def find_uv(environment: Mapping[str, str] = os.environ) -> str:
 def _run(command: Sequence[str], task: str, step: Step, environment: Mapping[str, str] | None = None) -> None:
     log = cache_dir() / "logs" / f"image-{task.replace(' ', '-').replace(chr(39), '')}.log"
     step.say(task)
+    # uv is root here and HOME a person's: in their own cache of uv it would leave folders that they cannot write.
+    downloads = {"UV_CACHE_DIR": str(cache_dir() / "uv-downloads")}
     try:
-        made = {**ENVIRONMENT, **(environment or {})}
+        made = {**ENVIRONMENT, **downloads, **(environment or {})}
         logged.run(["nice", *command], step=step, log=log, cwd=CHECKOUT, environment=made)
     except logged.ProgramError as error:
         raise error.sentence(task) from error

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from corral.local.progress import Step
 from images.archive import configuration
 from images.layer import Layer
-from images.program import MADE_FROM, SOURCES, find_uv, sources_digest
+from images.program import MADE_FROM, SOURCES, _run, find_uv, sources_digest
 from images.recipes import CORRAL_UID, corral, slurm
 from images.sbom import bill, python_packages
 
@@ -55,3 +56,13 @@ def test_uv_is_found_where_the_person_had_it_before_sudo(tmp_path: Path) -> None
     uv = tmp_path / "uv"
     uv.touch(mode=0o755)
     assert find_uv({"UV": str(uv), "HOME": str(tmp_path)}) == str(uv)
+
+
+def test_what_uv_downloads_for_an_image_is_not_in_the_persons_own_cache_of_uv(
+    tmp_path: Path, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORRAL_CACHE", str(tmp_path))
+
+    _run(("sh", "-c", "echo $UV_CACHE_DIR"), "asking", step)
+
+    assert (tmp_path / "logs/image-asking.log").read_text().splitlines()[-1] == str(tmp_path / "uv-downloads")

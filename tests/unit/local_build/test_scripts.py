@@ -27,15 +27,27 @@ def test_make_help_lists_what_a_contributor_runs() -> None:
     assert {"up", "down", "test", "check", "e2e", "bench", "generate"} <= listed
 
 
+def dry_run(*targets: str) -> str:
+    command = ["make", "--dry-run", *targets]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("target", ["test", "e2e", "bench", "images"])
 def test_root_makes_images_and_clusters_and_nothing_else(target: str) -> None:
-    said = subprocess.run(["make", "--dry-run", target], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    said = dry_run(target)
 
-    programs = re.findall(r"\.venv/bin/\S+.*?(?=\"|$)", said.stdout, re.MULTILINE)
+    programs = re.findall(r"\.venv/bin/\S+.*?(?=\"|$)", said, re.MULTILINE)
     needing = {program for program in programs if re.search(r"-m (images|bench)|tests/e2e$", program)}
     assert needing
     for program in programs:
-        assert (f"{AS_ROOT} {program}" in said.stdout) == (program in needing), program
+        assert (f"{AS_ROOT} {program}" in said) == (program in needing), program
+
+
+def test_root_writes_no_cache_of_pytest_into_somebodys_checkout() -> None:
+    runs = re.findall(rf"{AS_ROOT} \.venv/bin/pytest .*", dry_run("test", "e2e"))
+
+    assert len(runs) == 2
+    assert all(" -p no:cacheprovider " in run for run in runs)
 
 
 def a_program(folder: Path, name: str, script: str) -> None:
