@@ -20,6 +20,7 @@ from corral.kube.models.core_v1 import Secret
 HEADER = "#cloud-config\n"
 KEY_NAMES = ("ssh-publickey", "id_rsa.pub", "authorized_keys", "publickey")  # tried in this order, then all others
 
+ON_A_DISK = ("/dev/", "LABEL=", "UUID=", "PARTLABEL=", "PARTUUID=")
 # How udev names a disk that says its serial number, by bus.
 BY_ID = {
     "virtio": "virtio-{}",
@@ -166,8 +167,13 @@ def _mounts(wukong: Wukong, mounts: Iterable[Mount]) -> Mapping[str, Any]:
         for mount, device in placed
         if mount.disk
     ]
-    table = [[device, mount.path, mount.type, mount.options, "0", "2"] for mount, device in placed]
+    table = [[device, mount.path, mount.type, mount.options, "0", _check_pass(device)] for mount, device in placed]
     return {**({"fs_setup": made} if made else {}), "mounts": table}
+
+
+def _check_pass(device: str) -> str:
+    """Of fsck: after the root file system, or never for what is on no disk of the guest (NFS, tmpfs)."""
+    return "2" if device.startswith(ON_A_DISK) else "0"
 
 
 def guest_device(disk: DiskConfig) -> str:

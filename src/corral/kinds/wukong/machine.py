@@ -14,6 +14,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInsta
 from corral.kinds.wukong.disks import Disk, boot_disk
 from corral.kinds.wukong.networks import machine_interfaces, machine_networks
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukong.spec_disks import DiskConfig
 from corral.kinds.wukong.spec_guest import CloudInit
 from corral.kinds.wukong.spec_machine import CpuOptions, ProbeConfig, Spread, TypeRef
 from corral.kube.meta import ObjectMeta
@@ -25,6 +26,7 @@ from corral.kube.models.core_v1 import (
 )
 from corral.kube.models.meta_v1 import LabelSelector
 
+HOTPLUG_BUSES = frozenset({"virtio", "scsi"})  # KubeVirt refuses a mark on others; they come with the next start
 BY_RESTART_POLICY = {"Always": "Always", "OnFailure": "RerunOnFailure", "Never": "Once"}
 
 
@@ -211,7 +213,7 @@ def _volume(disk: Disk, before: kv.InstanceSpec | None, *, is_running: bool) -> 
     if disk.container is not None:
         image = kv.ContainerDisk(image=disk.container.image, image_pull_secret=disk.container.pull_secret)
         return kv.Volume(name=disk.config.name, container_disk=image)
-    hotpluggable = _hotpluggable(disk.config.name, before, is_running=is_running)
+    hotpluggable = _hotpluggable(disk.config, before, is_running=is_running)
     if disk.is_data_volume:
         volume = kv.DataVolumeVolume(name=disk.name, hotpluggable=hotpluggable)
         return kv.Volume(name=disk.config.name, data_volume=volume)
@@ -219,12 +221,12 @@ def _volume(disk: Disk, before: kv.InstanceSpec | None, *, is_running: bool) -> 
     return kv.Volume(name=disk.config.name, persistent_volume_claim=claim)
 
 
-def _hotpluggable(name: str, before: kv.InstanceSpec | None, *, is_running: bool) -> bool | None:
-    """A disk that comes while the machine runs is plugged in; it stays what it was made as."""
-    there = next((volume for volume in before.volumes if volume.name == name), None) if before else None
+def _hotpluggable(disk: DiskConfig, before: kv.InstanceSpec | None, *, is_running: bool) -> bool | None:
+    """A disk that comes while the machine runs is plugged in, if its bus can do that; it stays what it was made as."""
+    there = next((volume for volume in before.volumes if volume.name == disk.name), None) if before else None
     if there is not None:
         return is_hotpluggable(there) or None
-    return True if before is not None and is_running else None
+    return True if before is not None and is_running and disk.bus in HOTPLUG_BUSES else None
 
 
 def is_hotpluggable(volume: kv.Volume) -> bool:

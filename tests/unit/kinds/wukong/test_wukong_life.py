@@ -1,6 +1,7 @@
 """A Wukong's life in virtual time: made in order, told truthfully, changed, grown, deleted to its end."""
 
 import asyncio
+import base64
 
 import pytest
 
@@ -86,6 +87,34 @@ async def test_a_machine_that_is_halted_is_stopped_and_ready() -> None:
 
     await world.change({"startStrategy": {"runStrategy": "Always"}})
     assert (await world.wukong()).status.phase == "Running"
+
+
+@pytest.mark.parametrize(
+    ("status", "phase"),
+    [
+        ("ErrorUnschedulable", "Error"),
+        ("CrashLoopBackOff", "Error"),
+        ("ImagePullBackOff", "Error"),
+        ("ErrorPvcNotFound", "Error"),
+        ("Unknown", "Error"),
+        ("Provisioning", "Creating"),
+        ("WaitingForVolumeBinding", "Creating"),
+    ],
+)
+async def test_what_kubevirt_says_of_the_machine_becomes_its_phase(status: str, phase: str) -> None:
+    world = World()
+    await world.make(a_wukong())
+    world.standin_rests()
+    failure = {"type": "Failure", "status": "True", "reason": "", "message": "0/2 nodes are available"}
+    said = {"printableStatus": status, "ready": False, "conditions": [failure]}
+    await world.patch(VirtualMachine, "vm", {"status": said}, "status")
+    await asyncio.sleep(30)
+    wukong = await world.wukong()
+    assert wukong.status.phase == phase
+    reason = status if phase == "Error" else "MachineStarting"
+    assert await world.condition("Ready") == ("False", reason)
+    assert wukong.status.conditions[0].message == f"VirtualMachine is {status}: 0/2 nodes are available"
+    assert len(world.events("Error")) == (phase == "Error")
 
 
 async def test_a_paused_machine_is_told_as_paused() -> None:
@@ -187,6 +216,21 @@ async def test_a_disk_that_comes_while_the_machine_runs_is_plugged_in() -> None:
     await world.change({"disks": [root]})
     assert {volume.name for volume in (await world.instance()).status.volume_status} == {"root", "cloudinit"}
     assert world.names(PersistentVolumeClaim) == ["vm-root"]
+
+
+@pytest.mark.parametrize("bus", ["sata", "usb"])
+async def test_a_disk_on_a_bus_that_cannot_be_plugged_waits_for_the_next_start(bus: str) -> None:
+    world = World()
+    await world.make(a_wukong())
+    root = {"name": "root", "size": "10Gi", "image": "https://images.test/debian.qcow2"}
+    await world.change({"disks": [root, {"name": "more", "size": "5Gi", "bus": bus}]})
+    assert "more" not in {volume.name for volume in (await world.instance()).status.volume_status}
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+    await world.delete(VirtualMachineInstance, "vm")
+    await world.settled()
+    assert "more" in {volume.name for volume in (await world.instance()).status.volume_status}
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
 
 
 async def test_a_disk_that_someone_else_plugged_in_stays() -> None:
@@ -465,6 +509,13 @@ async def test_a_missing_key_is_waited_for_and_changes_of_it_arrive() -> None:
     )
     assert b"ssh-ed25519 AAAA one" in (await world.secret("vm-cloud-init")).data["userdata"]
     assert (await world.wukong()).status.phase == "Running"
+
+    two = base64.b64encode(b"ssh-ed25519 BBBB two").decode()
+    await world.patch(Secret, "keys", {"data": {"ssh-publickey": two}})
+    await world.settled()
+    user_data = (await world.secret("vm-cloud-init")).data["userdata"]
+    assert b"ssh-ed25519 BBBB two" in user_data
+    assert b"ssh-ed25519 AAAA one" not in user_data
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,28 @@ async def test_a_restart_brings_the_changes_that_need_one() -> None:
     assert await world.condition("RestartRequired") == ("False", "UpToDate")
 
 
+async def test_a_forced_restart_does_not_wait_for_the_guest() -> None:
+    world = await with_strategy("{}")
+    before = await world_machine(world)
+    assert power.restart(before, force=True).steps == (power.Act(power.MACHINES, "restart", {"gracePeriodSeconds": 0}),)
+    assert power.restart(before).steps == (power.Act(power.MACHINES, "restart", {}),)
+    assert await world.say(lambda it: power.restart(it, force=True)) == "Wukong lab/vm is restarted"
+    assert before.instance is not None
+    assert (await world.instance()).metadata.uid != before.instance.metadata.uid
+
+
+async def test_a_machine_that_runs_once_is_not_started_again_when_it_has_ended() -> None:
+    world = await with_strategy("{runStrategy: Once}")
+    assert await world.phase() == "Running"
+    world.standin.machines.ending["vm"] = "Succeeded"
+    await world.settled()
+    assert await world.phase() == "Stopped"
+    assert await world.condition("Ready") == ("True", "AsDesired")
+    with pytest.raises(Failure, match="ran once, as its runStrategy says; for a second time choose another"):
+        await world.say(power.start)
+    assert await world.phase() == "Stopped"
+
+
 async def test_a_guest_can_be_asked_to_restart_itself() -> None:
     world = await with_strategy("{}")
     await world.say(lambda it: power.restart(it, soft=True))
