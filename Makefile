@@ -3,8 +3,8 @@
 BIN := .venv/bin
 AS_ROOT := scripts/as-root
 EVERY_PROCESSOR := -n auto --dist worksteal
-# Two workers, each with a local cluster; somebody's own cluster has one. See tests/lanes.py. Without pytest's cache: one
-# that root has written ends every later pytest of somebody else in an error.
+# Two workers, each with a local cluster; somebody's own cluster has one. See tests/lanes.py.
+# Without pytest's cache: one that root has written ends every later pytest of somebody else in an error.
 CLUSTER_TESTS := $(AS_ROOT) $(BIN)/pytest -v --durations=20 -p no:cacheprovider --dist loadfile --no-loadscope-reorder \
   -n $(if $(CORRAL_TEST_KUBECONFIG),0,2)
 
