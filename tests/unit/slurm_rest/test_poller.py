@@ -323,7 +323,7 @@ async def test_an_extra_that_cannot_be_had_makes_nothing_else_unknown() -> None:
         view = await poller.fresh(extras=[Extra.RESERVATIONS])
 
     assert isinstance(view, Observed)
-    assert (view.reservations, view.extras) == (None, {Extra.RESERVATIONS})
+    assert (view.reservations, view.extras) == (None, frozenset({Extra.RESERVATIONS}))
 
 
 async def test_a_view_tells_since_when_every_look_was_answered() -> None:

@@ -19,6 +19,7 @@ REASON_PREFIX = "corral: "  # a drain with this reason is ours; any other is som
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     reason: str
+    spares_others: bool = True  # not a node that somebody else has taken out of service, also meanwhile
 
 
 class Undrain(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
     """slurmctld refuses while a job holds the node: the one check that nothing can overtake."""
 
     node: str
-    spares_drained: bool = False  # not a node that somebody else has drained meanwhile
+    spares_others: bool = True
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):

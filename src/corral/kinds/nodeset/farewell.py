@@ -50,7 +50,7 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     return (
         ended(known)
         + released(snapshot)
-        + removed(snapshot, stays, "deletion")
+        + removed(snapshot, stays, "deletion", spares_others=False)
         + Plan(waits=_pods_going(with_pod))
         + queued
     )

@@ -48,7 +48,7 @@ def farewell_order(worker: Worker) -> tuple[int, bool, bool, bool, bool, int, in
     return (
         worker.cost,
         not worker.has_our_drain,
-        worker.has_foreign_drain,
+        worker.is_somebodys,
         worker.facts not in (Facts.UNREGISTERED, Facts.ARRIVING),
         worker.is_ready,
         _ORDER.index(worker.facts),

@@ -96,7 +96,7 @@ def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
 
 def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
     """Each for its reason, and all of them by `removed`; but for outdated pods that have no slurmd to lose."""
-    scaled = [worker for worker in (*fates.leaving, *fates.orphans) if not worker.has_foreign_drain]
+    scaled = [worker for worker in (*fates.leaving, *fates.orphans) if not worker.is_somebodys]
     return (
         removed(snapshot, scaled, "scale-in")
         + left_alone(fates.leaving)
@@ -141,7 +141,7 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
     """Drained; and those whose node is to be emptied move away when they hold no job. See `machine`."""
     found = Plan()
     for worker in staying:
-        if worker.trouble is None or worker.has_foreign_drain:
+        if worker.trouble is None or worker.is_somebodys:
             continue
         if worker.trouble.leaves:
             found += removed(snapshot, [worker], worker.trouble.why)

@@ -41,13 +41,13 @@ def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
     """A record from an earlier life of a worker whose slurmd has not started: it would keep what it has."""
     stale = [worker for worker in live if worker.is_registered_wrong and not worker.runs and _may_be_forgotten(worker)]
     message = "its worker comes back with other CPUs or another memory; it registers anew"
-    calls = (Forget(node=worker.name, spares_drained=True) for worker in stale)
+    calls = (Forget(node=worker.name) for worker in stale)
     return Plan(actions=tuple(slurm_call(snapshot, call, "RecordOutdated", message) for call in calls))
 
 
 def registered_wrong(snapshot: Snapshot, settled: Sequence[Worker], missing_max: int) -> tuple[list[Worker], Plan]:
     """Those to be made anew for it, no more at once than may be missing; and what to wait for."""
-    wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.has_foreign_drain]
+    wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.is_somebodys]
     if not wrong:
         return [], NOTHING
     due = [worker for worker in wrong if _left_s(snapshot, worker) <= 0]
@@ -69,6 +69,6 @@ def _may_be_forgotten(worker: Worker) -> bool:
     return (
         worker.said in (Facts.FREE, Facts.DRAINED)
         and not worker.jobs
-        and not worker.has_foreign_drain
+        and not worker.is_somebodys
         and not worker.is_reserved
     )

@@ -10,9 +10,11 @@ from corral.engine import Action, Delete, EmitEvent, Outside, Plan, Wait, target
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.whose import has_drain
 from corral.kinds.nodeset.words import jobs_text
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import ref
+from corral.slurm.values import Node
 
 REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
@@ -21,8 +23,11 @@ LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 FORCED = "DrainForced"
 
 
-def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
-    """In the order in which they can go: those that can are not held up by a call for one that cannot."""
+def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_others: bool = True) -> Plan:
+    """In the order in which they can go: those that can are not held up by a call for one that cannot.
+
+    `spares_others`: not one that somebody else takes out of service at this very moment.
+    """
     provenly_free = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
     reserved = [worker for worker in provenly_free if _is_reserved_by_others(snapshot, worker)]
     ready = [worker for worker in provenly_free if not _is_reserved_by_others(snapshot, worker)][:REMOVED_MAX]
@@ -31,8 +36,8 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str) -> Plan:
     overdue = [worker for worker in held if _is_overdue(snapshot, worker)]
     arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
     unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
-    actions = [action for worker in to_drain[:DRAINED_MAX] for action in drained(snapshot, worker, why)]
-    actions += [action for worker in ready for action in _forgotten(snapshot, worker, why)]
+    actions = [a for worker in to_drain[:DRAINED_MAX] for a in drained(snapshot, worker, why, spares_others)]
+    actions += [a for worker in ready for a in _forgotten(snapshot, worker, why, spares_others)]
     actions += [action for worker in overdue for action in _forced(snapshot, worker, why)]
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
     waits += [_arriving(worker) for worker in arriving] + [_reserved(worker) for worker in reserved]
@@ -67,19 +72,20 @@ def _forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     return told, Delete(target=target(worker.pod), reason=FORCED, message=message)
 
 
-def drained(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = True) -> tuple[Action, ...]:
     reason = f"{REASON_PREFIX}{why}" if worker.trouble else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
     message = f"it is to go ({why}); {jobs_text(worker.jobs)}"
     told = EmitEvent(
         regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
     )
-    return slurm_call(snapshot, Drain(node=worker.name, reason=reason), "WorkerLeaves", message), told
+    call = Drain(node=worker.name, reason=reason, spares_others=spares_others)
+    return slurm_call(snapshot, call, "WorkerLeaves", message), told
 
 
-def _forgotten(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool) -> tuple[Action, ...]:
     """The node first, the pod directly after it."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, and no job holds it"
-    forget = slurm_call(snapshot, Forget(node=worker.name), "WorkerLeaves", proof)
+    forget = slurm_call(snapshot, Forget(node=worker.name, spares_others=spares_others), "WorkerLeaves", proof)
     if worker.pod is None or worker.is_leaving:
         return (forget,)
     return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
@@ -92,21 +98,22 @@ def slurm_call(snapshot: Snapshot, call: NodeCall, reason: str, message: str) ->
 
 
 def left_alone(leaving: Sequence[Worker]) -> Plan:
-    """One whose drain is somebody else's stays as it is, and with it what they drained it for."""
-    waits = [
-        Wait(
-            reason="DrainedBySomebodyElse",
-            message=f"{worker.name} is to go, but somebody else has drained it ({worker.node.reason!r}), so it stays "
-            f"as it is. It goes when that drain is lifted: scontrol update nodename={worker.name} state=undrain",
-        )
-        for worker in leaving
-        if worker.has_foreign_drain and worker.node
-    ]
+    """One that somebody else has taken out of service stays as it is, and with it what they did that for."""
+    theirs = [(worker.name, worker.node) for worker in leaving if worker.node and worker.is_somebodys]
+    waits = [Wait(reason="DrainedBySomebodyElse", message=_somebodys(name, node)) for name, node in theirs]
     return Plan(waits=tuple(waits))
 
 
+def _somebodys(name: str, node: Node) -> str:
+    done, state = ("drained it", "undrain") if has_drain(node) else ("set it down", "resume")
+    return (
+        f"{name} is to go, but somebody else has {done} ({node.reason!r}), so it stays as it is. It goes when that is "
+        f"lifted: scontrol update nodename={name} state={state}"
+    )
+
+
 def _draining(worker: Worker) -> Wait:
-    foreign = worker.node is not None and worker.has_foreign_drain
+    foreign = worker.node is not None and worker.is_somebodys
     whose = f" (drained by somebody else: {worker.node.reason!r})" if worker.node and foreign else ""
     return Wait(reason="Draining", message=f"{worker.name}: draining{whose}, {jobs_text(worker.jobs)}")
 

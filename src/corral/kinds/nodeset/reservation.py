@@ -67,7 +67,7 @@ def released(snapshot: Snapshot) -> Plan:
 
 def _wanted(snapshot: Snapshot, old: Sequence[Worker]) -> Reserve | None:
     update, nodeset = snapshot.object.spec.update, snapshot.object.metadata.name
-    nodes = tuple(worker.name for worker in old if worker.node is not None and not worker.has_foreign_drain)
+    nodes = tuple(worker.name for worker in old if worker.node is not None and not worker.is_somebodys)
     if update.window is None or update.strategy != "RollingUpdate" or update.paused or not nodes:
         return None
     if snapshot.now >= update.window.end:

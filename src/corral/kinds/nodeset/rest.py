@@ -1,16 +1,17 @@
 """Slurm as a NodeSet sees it, through slurmrestd: one client and one poller a cluster, whatever the number of NodeSets.
 
 A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
-set or lifted: one that somebody else has set meanwhile is left alone.
+set or lifted, and before a node is forgotten: what somebody else has set meanwhile is left alone. And once more after
+it was forgotten: a slurmd that was about to register makes the node anew, without a drain.
 
 After a call the next pass waits for a look that began later: an older one shows what was before.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from corral.engine import Clock, OutsideFailed, system_clock
 from corral.kinds.nodeset.calls import (
-    REASON_PREFIX,
     Address,
     Call,
     Drain,
@@ -21,12 +22,12 @@ from corral.kinds.nodeset.calls import (
     Undrain,
     Unreserve,
 )
+from corral.kinds.nodeset.whose import has_our_drain, is_somebodys
 from corral.slurm.clients import Clients
 from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable, Unsupported
 from corral.slurm.facts import Extra, NotAsked, View
 from corral.slurm.http import HttpTransport
 from corral.slurm.rest import SlurmClient
-from corral.slurm.states import Flag
 from corral.slurm.tokens import Hs256
 from corral.slurm.transport import Endpoint, Transport
 from corral.slurm.values import Node, ReservationRequest
@@ -111,15 +112,13 @@ class RestClusters:
 async def _carried_out(client: SlurmClient, call: Call) -> None:
     match call:
         case Drain():
-            if not _has_our_drain(await client.node(call.node)):
+            if not has_our_drain(await _read(client, call.node, spares_others=call.spares_others)):
                 await client.drain(call.node, call.reason)
         case Undrain():
-            if _has_our_drain(await client.node(call.node)):
+            if has_our_drain(await _read(client, call.node)):
                 await client.undrain(call.node)
         case Forget():
-            if call.spares_drained:
-                _has_our_drain(await client.node(call.node))
-            await client.delete_node(call.node)
+            await _forget(client, call)
         case Reserve():
             await client.create_reservation(
                 ReservationRequest(
@@ -137,11 +136,22 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
             await client.delete_reservation(call.reservation)
 
 
-def _has_our_drain(node: Node) -> bool:
-    """False without any drain. Somebody else's ends the call."""
-    if Flag.DRAIN not in node.state.flags:
-        return False
-    if not node.reason.startswith(REASON_PREFIX):
-        message = f"node {node.name} has been drained by somebody else: {node.reason!r}; it is left alone"
+async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -> Node:
+    """As it is now. Somebody else's ends the call."""
+    node = await client.node(name)
+    if spares_others and is_somebodys(node):
+        message = f"node {name} has been taken out of service by somebody else: {node.reason!r}; it is left alone"
         raise OutsideFailed("DrainedBySomebodyElse", message, retry_after_s=RETRY_S)
-    return True
+    return node
+
+
+async def _forget(client: SlurmClient, call: Forget) -> None:
+    """Nothing but slurmctld's own word to the deletion proves that it has no such node."""
+    if call.spares_others:
+        with suppress(NotFound):
+            await _read(client, call.node)
+    await client.delete_node(call.node)
+    with suppress(NotFound):
+        back = await client.node(call.node)
+        message = f"node {call.node} has registered again since it was forgotten, and is {back.state}: its worker stays"
+        raise OutsideFailed("RegisteredAnew", message, retry_after_s=RETRY_S)

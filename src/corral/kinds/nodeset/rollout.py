@@ -71,7 +71,7 @@ def outdated(live: Sequence[Worker], snapshot: Snapshot, is_old: Callable[[Make]
 
 def surge(snapshot: Snapshot, old: Sequence[Worker]) -> int:
     update, replicas = snapshot.object.spec.update, snapshot.object.spec.replicas
-    movable = [worker for worker in old if not worker.has_foreign_drain]
+    movable = [worker for worker in old if not worker.is_somebodys]
     return min(limits(update, replicas)[1], len(movable)) if moves(update, snapshot.now) else 0
 
 
@@ -91,7 +91,7 @@ def rollout(
     told = _told(snapshot, staying, here)
     if not moves(update, snapshot.now):
         return Rollout(waits=(told,), again_after_s=_turns_after_s(snapshot))
-    movable = [worker for worker in here if not worker.has_foreign_drain]
+    movable = [worker for worker in here if not worker.is_somebodys]
     begun = [worker for worker in movable if worker.has_our_drain]
     nothing_to_lose = [worker for worker in movable if worker.facts is Facts.UNREGISTERED or not worker.runs]
     budget = sum(is_there(worker) for worker in staying) - (replicas - limits(update, replicas)[0])
@@ -101,7 +101,7 @@ def rollout(
     stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
     go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
     return Rollout(
-        remade=tuple(w for w in here if w.has_foreign_drain and not w.runs and not w.arrives),
+        remade=tuple(w for w in here if w.is_somebodys and not w.runs and not w.arrives),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
@@ -110,7 +110,7 @@ def rollout(
 
 def is_there(worker: Worker) -> bool:
     """Whether it is of use, as far as we have a say in it."""
-    if worker.has_foreign_drain:
+    if worker.is_somebodys:
         return True
     down = worker.node is not None and worker.node.state.standing is Standing.DOWN
     return worker.is_ready and worker.node is not None and not worker.has_our_drain and not down

@@ -8,12 +8,12 @@ import msgspec
 
 from corral.kinds.derived import derived
 from corral.kinds.nodeset.arrival import runs
-from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.facts import Facts, facts_of
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown
+from corral.kinds.nodeset.whose import has_drain, has_our_drain, is_somebodys
 from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.states import Base, Flag, Standing
@@ -86,16 +86,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def has_drain(self) -> bool:
-        return self.node is not None and Flag.DRAIN in self.node.state.flags
+        return self.node is not None and has_drain(self.node)
 
     @property
     def has_our_drain(self) -> bool:
-        node = self.node
-        return node is not None and Flag.DRAIN in node.state.flags and node.reason.startswith(REASON_PREFIX)
+        return self.node is not None and has_our_drain(self.node)
 
     @property
-    def has_foreign_drain(self) -> bool:
-        return self.has_drain and not self.has_our_drain
+    def is_somebodys(self) -> bool:
+        """Somebody else has taken its node out of service."""
+        return self.node is not None and is_somebodys(self.node)
 
     @property
     def is_reserved(self) -> bool:

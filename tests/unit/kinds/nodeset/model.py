@@ -26,6 +26,7 @@ class ModelSlurm:
     def __init__(self) -> None:
         self.up = True
         self.since = VIRTUAL_EPOCH
+        self.seen: Observed | None = None  # what is shown to whoever does not ask for a new look
         self.reasons: dict[str, str] = {}  # by node; empty: not drained
         self.registered_s: dict[str, float] = {}
         self.jobs: dict[int, str] = {}  # id -> node
@@ -43,6 +44,8 @@ class ModelSlurm:
         now_s = asyncio.get_running_loop().time()
         if not self.up:
             return Unknown(since_s=0.0, since=VIRTUAL_EPOCH, why="connection refused")
+        if self.seen is not None and not fresh:
+            return msgspec.structs.replace(self.seen, at_s=now_s, at=VIRTUAL_EPOCH + timedelta(seconds=now_s))
         return Observed(
             nodes={name: self._node(name) for name in self.reasons},
             jobs={job.id: job for job in self._jobs()},

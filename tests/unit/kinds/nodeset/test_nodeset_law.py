@@ -80,7 +80,8 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
         assert not may_register(snapshot, worker)
         before = actions[number - 1]
         assert isinstance(before, Outside)
-        assert before.call == Forget(node=action.target.name)
+        is_deleted = snapshot.object.metadata.deletion_timestamp is not None
+        assert before.call == Forget(node=action.target.name, spares_others=not is_deleted)
 
 
 @given(snapshots())

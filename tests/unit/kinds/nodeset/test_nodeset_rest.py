@@ -56,9 +56,7 @@ async def test_without_an_address_slurm_is_unknown(slurm: RestClusters) -> None:
     assert await failure(slurm, Forget(node="gpu-0")) == "SlurmUnreachable"
 
 
-@pytest.mark.parametrize(
-    "call", [Drain(node="gpu-0", reason=OURS), Undrain(node="gpu-0"), Forget(node="gpu-0", spares_drained=True)]
-)
+@pytest.mark.parametrize("call", [Drain(node="gpu-0", reason=OURS), Undrain(node="gpu-0"), Forget(node="gpu-0")])
 async def test_a_drain_that_somebody_set_meanwhile_is_left_alone(
     slurm: RestClusters, rest: FakeRest, call: Drain | Undrain | Forget
 ) -> None:
@@ -87,7 +85,7 @@ async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm
 
 async def test_after_a_node_was_forgotten_no_older_look_is_shown(slurm: RestClusters, rest: FakeRest) -> None:
     await known(slurm)
-    rest.answer("node/gpu-0", body())
+    rest.answer("node/gpu-0", nodes())
     await slurm.perform(CLUSTER, Forget(node="gpu-0"))
     rest.answer("nodes", nodes())
     view = await slurm.view(CLUSTER, AT, fresh=False)
@@ -98,7 +96,7 @@ async def test_after_a_node_was_forgotten_no_older_look_is_shown(slurm: RestClus
 
 async def test_a_node_that_came_back_under_its_name_is_seen(slurm: RestClusters, rest: FakeRest) -> None:
     await known(slurm)
-    rest.answer("node/gpu-0", body())
+    rest.answer("node/gpu-0", nodes())
     await slurm.perform(CLUSTER, Forget(node="gpu-0"))
     view = await slurm.view(CLUSTER, AT, fresh=True)
     assert isinstance(view, Observed)

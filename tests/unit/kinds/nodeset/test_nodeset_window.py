@@ -149,7 +149,7 @@ def test_a_deletion_gives_the_nodes_back_before_it_lets_go() -> None:
 def test_a_deletion_within_its_time_gives_the_nodes_back_before_slurmctld_is_to_forget_them() -> None:
     deleted = a_snapshot(emptied(0), replicas=1, deleted=True)
     told = calls(plan(msgspec.structs.replace(deleted, reservation=BEGUN)))
-    assert told == [Unreserve(reservation=NAME), Forget(node="gpu-0")]
+    assert told == [Unreserve(reservation=NAME), Forget(node="gpu-0", spares_others=False)]
 
 
 class Shell:

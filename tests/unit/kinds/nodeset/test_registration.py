@@ -153,7 +153,7 @@ def test_a_record_is_wrong_when_it_has_other_numbers_than_the_worker_says(
 def test_a_record_of_an_earlier_life_is_forgotten_before_its_slurmd_starts() -> None:
     back = saying(a_worker(0, phase="Pending", state="IDLE+NOT_RESPONDING"), LINE, cpus=1, memory_mb=448)
     decided = plan(a_snapshot(back))
-    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0", spares_drained=True)], [])
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], [])
 
 
 @pytest.mark.parametrize(
