@@ -1,12 +1,8 @@
 """Wukongs on a real API server with the real definitions: every object that we send passes its real schema."""
 
-import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from corral.engine import Key, plan_object
@@ -18,15 +14,13 @@ from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kube import Client, Precondition
-from corral.kube.definitions import define
 from corral.kube.errors import Invalid, KubeError
 from corral.kube.meta import Object
-from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Service
 from corral.kube.models.networking_v1 import NetworkPolicy
 from corral.testing.cluster import Cluster
-from corral.testing.vmcrds import crd_of_kind
 from tests.integration.wukonglife import (
+    WHOLE,
     apply,
     definitions,
     is_gone,
@@ -40,32 +34,6 @@ from tests.integration.wukonglife import (
 )
 
 pytestmark = pytest.mark.cluster
-
-WHOLE = """
-cpu: 4
-memory: 8Gi
-disks:
-- {name: root, size: 1Gi, image: 'docker://images.test/debian:13', boot: true, storageClassName: wukong-test}
-- {name: data, size: 2Gi, storageClassName: wukong-test}
-networks:
-- {name: default}
-- {name: lan, bridgeName: br0, vlanId: 42, ipConfig: {mode: static, address: 10.1.2.3/24, gateway: 10.1.2.1}}
-- {name: san, bridgeName: br1, ipConfig: {mode: pool, pool: san}}
-firmware: {bootloader: uefi, secureBoot: true, tpm: true}
-clock: {timezone: Europe/Zurich}
-watchdog: true
-readinessProbe: {guestAgent: true}
-livenessProbe: {tcpPort: 22}
-gpus: [{name: gpu0, deviceName: nvidia.com/TU104GL_Tesla_T4}]
-highAvailability:
-  antiAffinity: true
-  tolerations: [{key: vm, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]
-  spread: {}
-  evictionStrategy: LiveMigrateIfPossible
-service: {ports: [{name: ssh, port: 22}]}
-networkPolicy: Service
-liveResize: {maxCpu: 8, maxMemory: 8Gi}
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,7 +57,6 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         await apply(client, ns, WHOLE)
         await until(lambda: phase_is(client, ns, "Running"))
         assert (await plan_object(client, controller(), Key(ns, "vm"))).plan.is_empty
-        await the_commands_know_it(corral_cluster, ns)
         await take_snapshot(client, ns, "friday")
         await until(lambda: is_taken(client, ns))
         await take_snapshot(client, ns, "part", ("data",))
@@ -127,73 +94,10 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
             assert await is_gone(client, kind, name, ns) is True
 
 
-async def the_commands_know_it(cluster: Cluster, namespace: str) -> None:
-    for words, told in (
-        (("status",), "Wukong vm True AsDesired"),
-        (("explain", "wukong", "vm"), f"Wukong {namespace}/vm: ready"),
-        (("plan", "wukong", "vm"), "nothing to do"),
-    ):
-        command = (sys.executable, "-c", "from corral.cli.main import main; main()", *words, "-n", namespace)
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said = (await process.communicate())[0].decode()
-        assert told in " ".join(said.split()), (words, said)
-
-
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:
     status = (await client.get(Wukong, "vm", namespace)).status
     found = {volume.pvc_name: volume.size for volume in status.volumes}
     return True if found.get(claim) == size else found
-
-
-async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(
-    corral_cluster: Cluster, client: Client, corral_namespace: str
-) -> None:
-    ns = corral_namespace
-    await undefine(client, NetworkAttachmentDefinition)
-    async with operating(corral_cluster, client, ns):
-        await make_pool(client, ns, "san")
-        await apply(client, ns, WHOLE)
-        await until(lambda: ready_reason(client, ns, "MultusMissing"))
-        await define_again(client, NetworkAttachmentDefinition)
-        await until(lambda: phase_is(client, ns, "Running"))
-
-        await definition_goes_and_comes(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", "MultusMissing")
-        await definition_goes_and_comes(client, ns, VirtualMachine, "vm", "KubeVirtMissing")
-
-        await client.delete(Wukong, "vm", ns, precondition=Precondition())
-        await until(lambda: is_gone(client, Wukong, "vm", ns))
-
-
-async def definition_goes_and_comes(client: Client, ns: str, kind: type[Object], child: str, reason: str) -> None:
-    before = (await client.get(kind, child, ns)).metadata.uid
-    await undefine(client, kind)
-    await until(lambda: ready_reason(client, ns, reason))
-    await define_again(client, kind)
-    await until(lambda: phase_is(client, ns, "Running"))
-    assert (await client.get(kind, child, ns)).metadata.uid != before
-
-
-async def undefine(client: Client, kind: type[Object]) -> None:
-    """With everything that is of the kind, as the server does it."""
-    name = kind.resource.plural_and_group
-    await client.delete(CustomResourceDefinition, name, precondition=Precondition())
-    await until(lambda: is_gone(client, CustomResourceDefinition, name, ""))
-
-
-async def define_again(client: Client, kind: type[Object]) -> None:
-    definition = msgspec.convert(crd_of_kind(kind.resource.kind), CustomResourceDefinition)
-    await define(client, [definition], field_manager="test")
-
-
-async def ready_reason(client: Client, namespace: str, reason: str) -> object:
-    conditions = (await client.get(Wukong, "vm", namespace)).status.conditions
-    found = next((c.reason for c in conditions if c.type == "Ready"), "")
-    return True if found == reason else found
 
 
 BASE: dict[str, Any] = {"cpu": 1, "memory": "1Gi", "disks": [{"name": "root", "size": "1Gi"}]}

@@ -1,8 +1,7 @@
 """Wukongs under exactly the rights of deploy/, in a cluster that has KubeVirt's, CDI's, Multus' and NMState's kinds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -10,11 +9,8 @@ import yaml
 from corral.kinds.nodebridge.spec import NodeBridge
 from corral.kinds.wukong.spec import Wukong
 from corral.kube import Client, Precondition
-from corral.kube.meta import ObjectMeta
-from corral.kube.models.core_v1 import Node, PersistentVolume
-from corral.kube.models.storage_v1 import StorageClass
+from corral.kube.models.core_v1 import Node
 from corral.testing.cluster import Cluster
-from corral.testing.kubevirt_standin import KubeVirtStandIn
 from tests.integration.test_rights import Restricted, restricted, rights
 from tests.integration.wukonglife import (
     CLASS,
@@ -24,6 +20,7 @@ from tests.integration.wukonglife import (
     is_restored,
     is_taken,
     phase_is,
+    playing,
     take_snapshot,
     until,
 )
@@ -51,24 +48,6 @@ HALTED = MORE + "startStrategy: {runStrategy: Halted}\n"
 def _definitions(corral_cluster: Cluster) -> Iterator[None]:
     with definitions(corral_cluster):
         yield
-
-
-@asynccontextmanager
-async def playing(client: Client, namespace: str) -> AsyncIterator[None]:
-    """The others' controllers, with rights of their own."""
-    grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
-    await client.apply(grows, field_manager="test", force=True)
-    task = asyncio.create_task(KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True).run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        for volume in (await client.list(PersistentVolume)).items:
-            if volume.spec.storage_class_name == CLASS:
-                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
-        await client.delete(StorageClass, CLASS, precondition=Precondition())
 
 
 @pytest.mark.usefixtures("_definitions")
@@ -122,7 +101,7 @@ async def a_bridge_comes_and_goes(client: Client, restricted: Restricted) -> Non
         "spec": {"bridgeName": "br-test", "port": "spare"},
     }
     restricted.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(bridge))
-    policy = f"nodenetworkconfigurationpolicy/corral-{name}"
+    policy = f"nodenetworkconfigurationpolicy/corral-{name}.{sorted(nodes)[0]}"
     await asyncio.to_thread(restricted.kubectl, "wait", "--for=create", policy, "--timeout=60s")
     restricted.kubectl("delete", "nodebridge", name, "--wait=false")
     await until(lambda: is_gone(client, NodeBridge, name, ""))

@@ -1,7 +1,7 @@
 """Wukongs on a real API server: an operator and the stand-in beside the test, and facts to wait for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
@@ -10,30 +10,60 @@ import yaml
 from corral.engine import Manager, Metrics, system_clock
 from corral.kinds.addresspool.controller import controller as pool_controller
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
+from corral.kinds.nodebridge.spec import NodeBridge
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
 from corral.kube import Client, HttpTransport, Precondition, load_credentials
 from corral.kube.crd import crd_of, to_yaml
+from corral.kube.definitions import define
 from corral.kube.errors import NotFound
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.meta import Condition, Object, ObjectMeta
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import PersistentVolume
 from corral.kube.models.storage_v1 import StorageClass
+from corral.kube.transport import Transport
 from corral.testing.cluster import Cluster
 from corral.testing.guests import Guests
 from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.kubevirt_standin.subresources import StandInApi
-from corral.testing.vmcrds import as_yaml, vm_crds
+from corral.testing.vmcrds import as_yaml, crd_of_kind, vm_crds
 
 WITHIN_S = 180.0
 CLASS = "wukong-test"
+
+WHOLE = """
+cpu: 4
+memory: 8Gi
+disks:
+- {name: root, size: 1Gi, image: 'docker://images.test/debian:13', boot: true, storageClassName: wukong-test}
+- {name: data, size: 2Gi, storageClassName: wukong-test}
+networks:
+- {name: default}
+- {name: lan, bridgeName: br0, vlanId: 42, ipConfig: {mode: static, address: 10.1.2.3/24, gateway: 10.1.2.1}}
+- {name: san, bridgeName: br1, ipConfig: {mode: pool, pool: san}}
+firmware: {bootloader: uefi, secureBoot: true, tpm: true}
+clock: {timezone: Europe/Zurich}
+watchdog: true
+readinessProbe: {guestAgent: true}
+livenessProbe: {tcpPort: 22}
+gpus: [{name: gpu0, deviceName: nvidia.com/TU104GL_Tesla_T4}]
+highAvailability:
+  antiAffinity: true
+  tolerations: [{key: vm, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]
+  spread: {}
+  evictionStrategy: LiveMigrateIfPossible
+service: {ports: [{name: ssh, port: 22}]}
+networkPolicy: Service
+liveResize: {maxCpu: 8, maxMemory: 8Gi}
+"""
 
 
 @contextmanager
 def definitions(cluster: Cluster) -> Iterator[None]:
     """Those of others go afterwards: a cluster with KubeVirt's definitions is another cluster."""
-    cluster.define(to_yaml(crd_of(Wukong), crd_of(WukongSnapshot), crd_of(AddressPool)))
+    cluster.define(to_yaml(*(crd_of(kind) for kind in (Wukong, WukongSnapshot, AddressPool, NodeBridge))))
     cluster.define(as_yaml(vm_crds()))
     yield
     names = [crd["metadata"]["name"] for crd in vm_crds()]
@@ -58,31 +88,55 @@ async def until(holds: Callable[[], Awaitable[object]], within_s: float = WITHIN
 
 
 @asynccontextmanager
-async def operating(
-    cluster: Cluster, client: Client, namespace: str, guests: Guests | None = None
-) -> AsyncIterator[KubeVirtStandIn]:
+async def playing(client: Client, namespace: str, guests: Guests | None = None) -> AsyncIterator[KubeVirtStandIn]:
+    """The others' controllers. What they could not play is told with whatever was not seen because of it."""
     grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
     await client.apply(grows, field_manager="test", force=True)
     standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True, guests=guests)
-    stop = asyncio.Event()
-    controllers = (controller(), snapshot_controller(), pool_controller())
-    way = StandInApi(HttpTransport(load_credentials(cluster.kubeconfig), component="operator"), standin)
-    ours = Client(way)
-    manager = Manager(ours, controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
-    tasks = [asyncio.create_task(manager.run(stop)), asyncio.create_task(standin.run())]
+    task = asyncio.create_task(standin.run())
     try:
         yield standin
+    except AssertionError as error:
+        for trouble in standin.troubles:
+            error.add_note(f"the stand-in: {trouble}")
+        raise
     finally:
-        stop.set()
-        tasks[1].cancel()
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await tasks[1]
-        await tasks[0]
-        await way.close()
+            await task
         for volume in (await client.list(PersistentVolume)).items:
             if volume.spec.storage_class_name == CLASS:
                 await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
         await client.delete(StorageClass, CLASS, precondition=Precondition())
+
+
+def operator_over(way: Transport) -> Manager:
+    controllers = (controller(), snapshot_controller(), pool_controller())
+    return Manager(Client(way), controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
+
+
+def way_to(cluster: Cluster) -> Transport:
+    return HttpTransport(load_credentials(cluster.kubeconfig), component="operator")
+
+
+@asynccontextmanager
+async def operator(way: Transport) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(operator_over(way).run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+        await way.close()
+
+
+@asynccontextmanager
+async def operating(
+    cluster: Cluster, client: Client, namespace: str, guests: Guests | None = None
+) -> AsyncIterator[KubeVirtStandIn]:
+    async with playing(client, namespace, guests) as standin, operator(StandInApi(way_to(cluster), standin)):
+        yield standin
 
 
 async def apply(client: Client, namespace: str, spec: str, name: str = "vm") -> None:
@@ -96,6 +150,19 @@ async def make_pool(client: Client, namespace: str, name: str) -> None:
     await client.create(pool, field_manager="person")
 
 
+async def ready_reason(client: Client, namespace: str, reason: str) -> object:
+    return _reason_is((await client.get(Wukong, "vm", namespace)).status.conditions, reason)
+
+
+async def snapshot_reason(client: Client, namespace: str, name: str, reason: str) -> object:
+    return _reason_is((await client.get(WukongSnapshot, name, namespace)).status.conditions, reason)
+
+
+def _reason_is(conditions: Iterable[Condition], reason: str) -> object:
+    found = next((c.reason for c in conditions if c.type == "Ready"), "")
+    return True if found == reason else found
+
+
 async def phase_is(client: Client, namespace: str, phase: str) -> object:
     status = (await client.get(Wukong, "vm", namespace)).status
     told = {c.type: f"{c.status} {c.reason}: {c.message}" for c in status.conditions}
@@ -107,6 +174,24 @@ async def is_gone(client: Client, kind: type[Object], name: str, namespace: str)
         return await client.get(kind, name, namespace)
     except NotFound:
         return True
+
+
+async def is_another(client: Client, kind: type[Object], name: str, namespace: str, uid: str) -> object:
+    """Whether there is one, and not the one that was."""
+    meta = (await client.get(kind, name, namespace)).metadata
+    return True if meta.uid != uid and meta.deletion_timestamp is None else meta.uid
+
+
+async def undefine(client: Client, kind: type[Object]) -> None:
+    """With everything that is of the kind, as the server does it."""
+    name = kind.resource.plural_and_group
+    await client.delete(CustomResourceDefinition, name, precondition=Precondition())
+    await until(lambda: is_gone(client, CustomResourceDefinition, name, ""))
+
+
+async def define_again(client: Client, kind: type[Object]) -> None:
+    definition = msgspec.convert(crd_of_kind(kind.resource.kind), CustomResourceDefinition)
+    await define(client, [definition], field_manager="test")
 
 
 async def is_taken(

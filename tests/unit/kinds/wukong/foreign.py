@@ -196,6 +196,12 @@ spec:
   disks: [{name: root, size: 1Gi, storageClassName: longhorn}]
   highAvailability: {restartPolicy: OnFailure}
 """
+SNAPSHOT = """
+apiVersion: vm.novasphere.dev/v1alpha1
+kind: WukongSnapshot
+metadata: {name: s}
+spec: {wukongName: web}
+"""
 SAMPLES = {
     "NOVASPHERE": NOVASPHERE,
     "KUBEVIRT": KUBEVIRT,
@@ -204,4 +210,5 @@ SAMPLES = {
     "BARE": BARE,
     "SIZED": SIZED,
     "NETWORKS": NETWORKS,
+    "SNAPSHOT": SNAPSHOT,
 }

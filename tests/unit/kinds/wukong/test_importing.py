@@ -11,7 +11,7 @@ from corral.cli.commands import cli
 from corral.kinds.wukong.importing import CannotImport, imported
 from corral.kinds.wukong.machine import run_strategy
 from corral.kinds.wukong.spec import Wukong
-from tests.unit.kinds.wukong.foreign import BARE, GROWING, KUBEVIRT, NETWORKS, NOVASPHERE, SIZED, TWISTED
+from tests.unit.kinds.wukong.foreign import BARE, GROWING, KUBEVIRT, NETWORKS, NOVASPHERE, SIZED, SNAPSHOT, TWISTED
 
 NETWORK_DATA_LOST = "cloud-init's network data is left out: a Wukong writes it from its networks;"
 ELSEWHERE = "networks[default]: NetworkAttachmentDefinition shared is in namespace elsewhere;"
@@ -70,10 +70,7 @@ def test_a_machine_runs_after_the_import_exactly_if_it_ran_before(block: str, st
 
 
 def test_a_snapshot_of_novasphere_is_one_of_ours() -> None:
-    text = (
-        "{apiVersion: vm.novasphere.dev/v1alpha1, kind: WukongSnapshot, metadata: {name: s}, spec: {wukongName: web}}"
-    )
-    (found,) = imported(documents(text))
+    (found,) = imported(documents(SNAPSHOT))
     assert (found.manifest["kind"], found.manifest["spec"]) == ("WukongSnapshot", {"wukongName": "web"})
 
 

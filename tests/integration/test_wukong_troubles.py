@@ -1,0 +1,245 @@
+"""Wukongs on a real API server when things go wrong: operators die, definitions vanish, people meddle."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+import pytest
+
+from corral.engine.differences import wire
+from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
+from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot, VolumeSnapshot
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import Client, Precondition, Selector
+from corral.kube.meta import Object
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
+from corral.kube.models.networking_v1 import NetworkPolicy
+from corral.kube.transport import Request, Response, Socket, Stream, Transport
+from corral.testing.cluster import Cluster
+from corral.testing.kubevirt_standin import KubeVirtStandIn
+from corral.testing.kubevirt_standin.subresources import StandInApi
+from tests.integration.wukonglife import (
+    WHOLE,
+    apply,
+    define_again,
+    definitions,
+    is_another,
+    is_gone,
+    is_taken,
+    make_pool,
+    operating,
+    operator_over,
+    phase_is,
+    playing,
+    ready_reason,
+    snapshot_reason,
+    take_snapshot,
+    undefine,
+    until,
+    way_to,
+)
+
+pytestmark = pytest.mark.cluster
+
+DEATHS_MAX = 100
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions(corral_cluster: Cluster) -> Iterator[None]:
+    with definitions(corral_cluster):
+        yield
+
+
+@pytest.fixture
+async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
+    async with corral_cluster.client() as client:
+        yield client
+
+
+async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(
+    corral_cluster: Cluster, client: Client, corral_namespace: str
+) -> None:
+    ns = corral_namespace
+    await undefine(client, NetworkAttachmentDefinition)
+    async with operating(corral_cluster, client, ns):
+        await make_pool(client, ns, "san")
+        await apply(client, ns, WHOLE)
+        await until(lambda: ready_reason(client, ns, "MultusMissing"))
+        await define_again(client, NetworkAttachmentDefinition)
+        await until(lambda: phase_is(client, ns, "Running"))
+
+        await definition_goes_and_comes(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", "MultusMissing")
+        await definition_goes_and_comes(client, ns, VirtualMachine, "vm", "KubeVirtMissing")
+        await definition_goes_and_comes(client, ns, DataVolume, "vm-root", "CDIMissing")
+
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def definition_goes_and_comes(client: Client, ns: str, kind: type[Object], child: str, reason: str) -> None:
+    before = (await client.get(kind, child, ns)).metadata.uid
+    await undefine(client, kind)
+    await until(lambda: ready_reason(client, ns, reason))
+    await define_again(client, kind)
+    await until(lambda: phase_is(client, ns, "Running"))
+    assert (await client.get(kind, child, ns)).metadata.uid != before
+
+
+@pytest.mark.parametrize(("kind", "disks"), [(VirtualMachineSnapshot, ()), (VolumeSnapshot, ("data",))])
+async def test_snapshots_whose_definition_is_missing_are_told_and_taken_when_it_is_there(
+    corral_cluster: Cluster, client: Client, corral_namespace: str, kind: type[Object], disks: tuple[str, ...]
+) -> None:
+    ns = corral_namespace
+    async with operating(corral_cluster, client, ns):
+        await make_pool(client, ns, "san")
+        await apply(client, ns, WHOLE)
+        await until(lambda: phase_is(client, ns, "Running"))
+        await undefine(client, kind)
+        await take_snapshot(client, ns, "friday", disks)
+        await until(lambda: snapshot_reason(client, ns, "friday", "SnapshotsMissing"))
+        await define_again(client, kind)
+        await until(lambda: is_taken(client, ns, "friday", disks or ("root", "data")))
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+CHILDREN: tuple[tuple[type[Object], str], ...] = (
+    (NetworkAttachmentDefinition, "vm-lan-nad"),
+    (Secret, "vm-cloud-init"),
+    (Service, "vm"),
+    (NetworkPolicy, "vm"),
+    (PersistentVolumeClaim, "vm-data"),
+    (DataVolume, "vm-root"),
+    (VirtualMachine, "vm"),
+)
+
+
+async def test_whatever_a_person_deletes_comes_back_and_what_somebody_changes_is_put_back(
+    corral_cluster: Cluster, client: Client, corral_namespace: str
+) -> None:
+    ns = corral_namespace
+    async with operating(corral_cluster, client, ns) as standin:
+        await make_pool(client, ns, "san")
+        await apply(client, ns, WHOLE)
+        await until(lambda: phase_is(client, ns, "Running"))
+        for kind, name in CHILDREN:
+            await deleted(client, ns, kind, name)
+        await deleted(client, ns, ConfigMap, await leased(client, ns))
+
+        await meddled(client, ns, VirtualMachine, "vm", {"spec": {"runStrategy": "Halted"}})
+        await meddled(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", {"spec": {"config": "{}"}})
+        await until(lambda: phase_is(client, ns, "Running"))
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        await until(lambda: is_gone(client, Wukong, "vm", ns))
+        assert standin.refused == set()
+
+
+async def deleted(client: Client, ns: str, kind: type[Object], name: str) -> None:
+    """By hand, and it comes back."""
+    before = (await client.get(kind, name, ns)).metadata.uid
+    await client.delete(kind, name, ns, precondition=Precondition())
+    await until(lambda: is_another(client, kind, name, ns, before))
+    await until(lambda: phase_is(client, ns, "Running"))
+
+
+async def leased(client: Client, namespace: str) -> str:
+    where = Selector(namespace=namespace, labels="vm.corral.dev/address-pool=san")
+    (lease,) = (await client.list(ConfigMap, where)).items
+    return lease.metadata.name
+
+
+async def meddled(client: Client, ns: str, kind: type[Object], name: str, merge: Mapping[str, Any]) -> None:
+    """Somebody else writes a field of ours, and it is put back."""
+    before = await client.get(kind, name, ns)
+    await client.patch(kind, name, ns, merge=merge, precondition=Precondition(), field_manager="somebody")
+    await until(lambda: is_put_back(client, before))
+
+
+async def is_put_back(client: Client, before: Object) -> object:
+    now = await client.get(type(before), before.metadata.name, before.metadata.namespace)
+    spec = wire(now)["spec"]
+    changed = now.metadata.generation > before.metadata.generation + 1
+    return True if changed and spec == wire(before)["spec"] else spec
+
+
+class OneWrite:
+    """`Transport`. Whoever writes over it dies with the first answer: what it would write next never leaves it.
+
+    Events do not count. They are written before the status is, so one who dies of them says the same in each life.
+    """
+
+    def __init__(self, behind: Transport) -> None:
+        self._behind = behind
+        self.died = asyncio.Event()
+
+    async def request(self, request: Request) -> Response:
+        counts = request.method != "GET" and "/events" not in request.path
+        if counts and self.died.is_set():
+            await asyncio.Event().wait()  # until it is buried
+        answer = await self._behind.request(request)
+        if counts:
+            self.died.set()
+        return answer
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        return self._behind.stream(request)
+
+    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]:
+        return self._behind.socket(request, subprotocols)
+
+    async def close(self) -> None:
+        await self._behind.close()
+
+
+async def deaths_until(cluster: Cluster, standin: KubeVirtStandIn, holds: Callable[[], Awaitable[object]]) -> int:
+    """How many operators died until a fact held."""
+    for died in range(DEATHS_MAX):
+        if not await died_of_a_write(cluster, standin, holds):
+            return died
+    raise AssertionError(f"{DEATHS_MAX} operators died, and it does not hold yet: {await holds()}")
+
+
+async def died_of_a_write(cluster: Cluster, standin: KubeVirtStandIn, holds: Callable[[], Awaitable[object]]) -> bool:
+    """One life, until it wrote something or the fact held."""
+    way = OneWrite(way_to(cluster))
+    life = asyncio.create_task(operator_over(StandInApi(way, standin)).run(asyncio.Event()))
+    try:
+        await until(lambda: is_over(way, life, holds))
+    finally:
+        life.cancel()
+        with suppress(asyncio.CancelledError):
+            await life
+        await way.close()
+    return way.died.is_set()
+
+
+async def is_over(way: OneWrite, life: asyncio.Task[None], holds: Callable[[], Awaitable[object]]) -> object:
+    if life.done():
+        life.result()
+    return True if way.died.is_set() else await holds()
+
+
+async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_changes_it_and_takes_it_away(
+    corral_cluster: Cluster, client: Client, corral_namespace: str
+) -> None:
+    ns = corral_namespace
+    async with playing(client, ns) as standin:
+        await make_pool(client, ns, "san")
+        await apply(client, ns, WHOLE)
+        made = await deaths_until(corral_cluster, standin, lambda: phase_is(client, ns, "Running"))
+        names = [(await client.get(kind, name, ns)).metadata.uid for kind, name in CHILDREN]
+
+        await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi") + "startStrategy: {runStrategy: Halted}\n")
+        changed = await deaths_until(corral_cluster, standin, lambda: phase_is(client, ns, "Stopped"))
+        assert [(await client.get(kind, name, ns)).metadata.uid for kind, name in CHILDREN] == names
+
+        await client.delete(Wukong, "vm", ns, precondition=Precondition())
+        gone = await deaths_until(corral_cluster, standin, lambda: is_gone(client, Wukong, "vm", ns))
+        for kind, name in CHILDREN:
+            assert await is_gone(client, kind, name, ns) is True
+        # A life has a write at most, so there were as many lives as there are things to write.
+        assert (made > len(CHILDREN), changed > 2, gone > 2) == (True, True, True), (made, changed, gone)
+        assert standin.refused == set()
