@@ -1,6 +1,6 @@
 """What a Wukong's status says. Pure; written only when it differs, and times move only when a condition does."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -27,6 +27,7 @@ VOLUMES_BOUND = "VolumesBound"
 DISKS_RESIZED = "DisksResized"
 LIVE_MIGRATABLE = "LiveMigratable"
 RESTART_REQUIRED = "RestartRequired"
+ADDRESSES_AS_TOLD = "AddressesAsTold"
 FAILED = frozenset({"failed", "refused"})
 DISK_KINDS = frozenset(kind.resource.kind for kind in (DataVolume, PersistentVolumeClaim))
 WHY_SMALLER = {Growth.REFUSED: "CannotGrow", Growth.FAILED: "GrowthFailed"}  # the first that is so
@@ -60,6 +61,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
             disks_resized(snapshot.disks),
             live_migratable(snapshot),
             restart_required(snapshot),
+            *addresses_as_told(snapshot),
         ),
     )
 
@@ -173,3 +175,35 @@ def restart_required(snapshot: Snapshot) -> Condition:
     if found is None or found.status != "True":
         return _condition(RESTART_REQUIRED, False, "UpToDate", "the machine runs as its spec says")
     return _condition(RESTART_REQUIRED, True, found.reason or "SpecChanged", found.message)
+
+
+def addresses_as_told(snapshot: Snapshot) -> Iterator[Condition]:
+    """Whether the guest has the addresses that network data gives it, as far as KubeVirt sees; none, no condition.
+
+    cloud-init reads network data at the first start of a guest. What is changed or plugged in later does not arrive.
+    """
+    told = {n.name: address for n in networks_of(snapshot.object) if (address := told_address(snapshot, n))}
+    if not told:
+        return
+    has = _addresses_seen(snapshot) if phase_of(snapshot) in UP else {}
+    differing = [
+        f"{name} has {_names(sorted(has[name]))}, not {told[name]}" for name in told if _lacks(has, told, name)
+    ]
+    unseen = [name for name in told if not has.get(name)]
+    if differing:
+        message = f"{'; '.join(differing)}: network data is read at a guest's first start only; change it in the guest"
+        yield _condition(ADDRESSES_AS_TOLD, False, "AddressDiffers", message)
+    elif unseen:
+        message = f"KubeVirt sees no address of {_names(unseen)}: the guest does not run, or has no agent that tells"
+        yield Condition(type=ADDRESSES_AS_TOLD, status="Unknown", reason="NotSeen", message=message)
+    else:
+        yield _condition(ADDRESSES_AS_TOLD, True, "AsTold", "the guest has the addresses that it was told")
+
+
+def _addresses_seen(snapshot: Snapshot) -> Mapping[str, frozenset[str]]:
+    interfaces = snapshot.own_instance.status.interfaces if snapshot.own_instance else ()
+    return {i.name: frozenset(filter(None, (i.ip_address, *i.ip_addresses))) for i in interfaces}
+
+
+def _lacks(has: Mapping[str, frozenset[str]], told: Mapping[str, str], network: str) -> bool:
+    return bool(has.get(network)) and told[network] not in has[network]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from corral.kinds.parts import BasicStatus
-from corral.kinds.wukong.spec_disks import Amount, DiskConfig
+from corral.kinds.wukong.spec_disks import IMAGE_RULE, Amount, DiskConfig
 from corral.kinds.wukong.spec_guest import CloudInit, CloudInitUser
 from corral.kinds.wukong.spec_machine import (
     ClockConfig,
@@ -52,8 +52,9 @@ class SnapshotPolicy(Model, frozen=True, kw_only=True):
         "a machine needs cpu and memory, or an instancetype that says both",
     ),
     rule(
-        "!has(self.instancetype) || (!has(self.cpu) && !has(self.memory) && !has(self.cpuOptions))",
-        "the instancetype says cpu and memory; leave cpu, memory and cpuOptions out",
+        "!has(self.instancetype) || "
+        "(!has(self.cpu) && !has(self.memory) && !has(self.cpuOptions) && !has(self.hugepages))",
+        "the instancetype says cpu and memory; leave cpu, memory, cpuOptions and hugepages out",
     ),
     rule(
         "!has(self.liveResize) || !has(self.instancetype)",
@@ -115,7 +116,9 @@ class WukongSpec(Model, frozen=True, kw_only=True):
     instancetype: TypeRef | None = None
     preference: TypeRef | None = None
     os_image: Annotated[
-        str, Meta(max_length=2048, description="What the boot disk is filled with if it does not say so itself.")
+        str,
+        IMAGE_RULE,
+        Meta(max_length=2048, description="What the boot disk is filled with if it does not say so itself."),
     ] = ""
     ssh_key_secret: Annotated[
         str, Meta(max_length=253, description="A Secret with public keys, for every user of the guest.")

@@ -15,6 +15,11 @@ Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 SecretName = Annotated[str, Meta(min_length=1, max_length=253)]
 ObjectName = Annotated[str, Meta(min_length=1, max_length=253)]
 
+IMAGE_RULE = rule(
+    "!self.contains('://') || self.matches('^(https?|docker|oci-archive)://')",
+    "an image is http://, https://, docker://, oci-archive:// or the name of a container image; "
+    "for others there is source",
+)
 ONE_SOURCE = (
     "[has(self.http), has(self.registry), has(self.s3), has(self.gcs), has(self.pvc), has(self.snapshot), "
     "has(self.dataSource), has(self.containerDisk), self.blank, self.upload].filter(x, x).size() == 1"
@@ -72,7 +77,8 @@ class ContainerDiskSource(Model, frozen=True, kw_only=True):
     rule(
         ONE_SOURCE,
         "a source is one of http, registry, s3, gcs, pvc, snapshot, dataSource, containerDisk, blank, upload",
-    )
+    ),
+    rule("!has(self.s3) || !has(self.s3.checksum)", "CDI checks no checksum of s3: leave it out, or fetch by http"),
 )
 class DiskSource(Model, frozen=True, kw_only=True):
     http: WebSource | None = None
@@ -119,11 +125,7 @@ class DiskConfig(Model, frozen=True, kw_only=True):
         Annotated[
             str,
             Meta(min_length=1, max_length=2048),
-            rule(
-                "!self.contains('://') || self.matches('^(https?|docker|oci-archive)://')",
-                "image is http://, https://, docker://, oci-archive:// or the name of a container image; "
-                "for others there is source",
-            ),
+            IMAGE_RULE,
         ]
         | None,
         Meta(description="What the disk is filled with: http(s)://, docker:// or the name of a container image."),

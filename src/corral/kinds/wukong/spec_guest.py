@@ -45,7 +45,10 @@ class Mount(Model, frozen=True, kw_only=True):
 class CloudInit(Model, frozen=True, kw_only=True):
     """More than one user, packages, commands and mounts; or user data of your own."""
 
-    hostname: Annotated[str, Meta(max_length=63, description="Default: the Wukong's name.")] = ""
+    hostname: Annotated[
+        str,
+        Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", description="Default: the Wukong's name."),
+    ] = ""
     users: Annotated[tuple[CloudInitUser, ...], keys("name"), Meta(max_length=64)] = ()
     packages: Annotated[tuple[Annotated[str, Meta(max_length=256)], ...], Meta(max_length=256)] = ()
     run_commands: Annotated[tuple[ShortText, ...], Meta(max_length=64, description="Run by a shell, in order.")] = ()

@@ -85,7 +85,10 @@ class NetworkConfig(Model, frozen=True, kw_only=True):
     ] = None
     nad_name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        Meta(description="A NetworkAttachmentDefinition of this namespace, instead of one of its own. Never deleted."),
+        Meta(
+            description="A NetworkAttachmentDefinition of this namespace, instead of one of its own. One that people "
+            "made is never deleted; one that another Wukong made goes with the last Wukong that names it."
+        ),
     ] = None
     vlan_id: Annotated[int, Meta(ge=1, le=4094)] | None = None
     bridge_name: Annotated[

@@ -10,7 +10,7 @@ from corral.engine.controller import AnyController
 from corral.kinds.addresspool.addresses import IP, Addresses
 from corral.kinds.addresspool.controller import controller as pool_controller
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec, AddressRange
-from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap
@@ -255,3 +255,46 @@ def test_ranges_that_overlap_have_each_address_once(
     while (free := found.free(taken, "me")) is not None:
         taken.add(free)
     assert len(taken) == len(found)
+
+
+async def guest_has(world: World, *lan: str) -> None:
+    """As its agent tells KubeVirt."""
+    seen = [{"name": "default", "ipAddress": "10.0.2.2"}, {"name": "lan"}]
+    seen[1] |= {"ipAddress": lan[0], "ipAddresses": list(lan)} if lan else {}  # type: ignore[dict-item]
+    await world.patch(VirtualMachineInstance, "vm", {"status": {"interfaces": seen}})
+    await world.settled()
+
+
+async def test_an_address_that_is_changed_after_the_first_start_is_told_as_not_arrived_until_the_guest_has_it() -> None:
+    """cloud-init reads network data once; nothing else would say that the new address is nowhere."""
+    world = World()
+    await world.make(a_wukong(STATIC))
+    await guest_has(world, "fe80::1", "10.1.2.10")
+    assert await world.condition("AddressesAsTold") == ("True", "AsTold")
+
+    lan = {"name": "lan", "bridgeName": "br0", "ipConfig": {"mode": "static", "address": "10.1.2.77/24"}}
+    await world.change({"networks": [lan]})
+    assert await world.condition("AddressesAsTold") == ("False", "AddressDiffers")
+    message = next(c.message for c in (await world.wukong()).status.conditions if c.type == "AddressesAsTold")
+    assert message.startswith(
+        "lan has 10.1.2.10, fe80::1, not 10.1.2.77: network data is read at a guest's first start"
+    )
+    assert await world.condition("RestartRequired") == ("False", "UpToDate"), "a restart would not bring it"
+
+    await guest_has(world, "10.1.2.77")
+    assert await world.condition("AddressesAsTold") == ("True", "AsTold")
+
+
+async def test_the_addresses_of_a_guest_without_an_agent_are_not_known() -> None:
+    world = World()
+    await world.make(a_wukong(STATIC))
+    await guest_has(world)
+    assert await world.condition("AddressesAsTold") == ("Unknown", "NotSeen")
+    await world.change({"startStrategy": {"runStrategy": "Halted"}})
+    assert await world.condition("AddressesAsTold") == ("Unknown", "NotSeen")
+
+
+async def test_a_guest_that_is_told_no_address_has_no_condition_of_it() -> None:
+    world = World()
+    await world.make(a_wukong())
+    assert "AddressesAsTold" not in {c.type for c in (await world.wukong()).status.conditions}

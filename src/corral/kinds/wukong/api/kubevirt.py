@@ -293,6 +293,7 @@ class VirtualMachine(Object, frozen=True, kw_only=True):
 class InstanceInterface(Model, frozen=True, kw_only=True):
     name: str = ""
     ip_address: str = ""
+    ip_addresses: tuple[str, ...] = ()
     mac: str = ""
     interface_name: str = ""
 

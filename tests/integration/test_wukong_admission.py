@@ -1,0 +1,73 @@
+"""What a Wukong's own definition refuses, on a real API server, beyond what `test_wukong` shows."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import Client
+from corral.kube.crd import crd_of, to_yaml
+from corral.kube.errors import KubeError
+from corral.kube.meta import Object
+from corral.testing.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+DISKS: dict[str, Any] = {"disks": [{"name": "root", "size": "1Gi"}]}
+BASE: dict[str, Any] = DISKS | {"cpu": 1, "memory": "1Gi"}
+HTTP = {"url": "https://images.test/a", "checksum": "sha256:00"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definition(corral_cluster: Cluster) -> None:
+    corral_cluster.define(to_yaml(crd_of(Wukong)))
+
+
+@pytest.fixture
+async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
+    async with corral_cluster.client() as client:
+        yield client
+
+
+def a_manifest(spec: dict[str, Any]) -> Object:
+    metadata = {"name": "it", "namespace": "default"}
+    content = {"apiVersion": Wukong.resource.api_version, "kind": "Wukong", "metadata": metadata, "spec": spec}
+    return Wukong.resource.untyped()(content=content)
+
+
+def filled(source: dict[str, Any]) -> dict[str, Any]:
+    return BASE | {"disks": [{"name": "root", "size": "1Gi", "source": source}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (DISKS | {"instancetype": {"name": "u1.small"}, "hugepages": "2Mi"}, "cpuOptions and hugepages out"),
+        (BASE | {"osImage": "ftp://images.test/a"}, "for others there is source"),
+        (filled({"s3": HTTP}), "CDI checks no checksum of s3"),
+        (BASE | {"cloudInit": {"hostname": "Web_1"}}, "cloudInit.hostname"),
+    ],
+    ids=["instancetype with hugepages", "osImage", "checksum of s3", "hostname"],
+)
+async def test_what_would_fail_later_or_do_nothing_is_refused_with_the_reason(
+    client: Client, spec: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(KubeError) as caught:
+        await client.create(a_manifest(spec), field_manager="person", dry_run=True)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DISKS | {"instancetype": {"name": "u1.small"}},
+        BASE | {"osImage": "images.test/debian:13"},
+        BASE | {"osImage": "https://images.test/debian.qcow2"},
+        filled({"http": HTTP}),
+        BASE | {"cloudInit": {"hostname": "web-1"}},
+        BASE | {"cloudInit": {}},
+    ],
+)
+async def test_what_works_is_taken(client: Client, spec: dict[str, Any]) -> None:
+    await client.create(a_manifest(spec), field_manager="person", dry_run=True)
