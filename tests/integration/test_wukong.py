@@ -119,6 +119,13 @@ def with_network(**fields: Any) -> dict[str, Any]:
         (BASE | {"memory": "lots"}, "spec.memory"),
         ({"disks": BASE["disks"]}, "a machine needs cpu and memory"),
         (BASE | {"instancetype": {"name": "u1.small"}}, "the instancetype says cpu and memory"),
+        (
+            {"disks": BASE["disks"], "instancetype": {"name": "u1.small"}, "hugepages": "2Mi"},
+            "the instancetype says cpu and memory",
+        ),
+        (BASE | {"osImage": "ftp://images.test/a"}, "for others there is source"),
+        (BASE | {"cloudInit": {"hostname": "My_Host"}}, "spec.cloudInit.hostname"),
+        (with_disk(source={"s3": {"url": "https://s3.test/a", "checksum": "md5:ab"}}), "no checksum of s3"),
         (BASE | {"disks": [{"name": n, "size": "1Gi", "boot": True} for n in "ab"]}, "one disk boots"),
         (BASE | {"disks": [{"name": "a", "size": "1Gi"}] * 2}, "Duplicate value"),
         (with_disk(size="0"), "size is more than nothing"),
