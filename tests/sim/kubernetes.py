@@ -191,7 +191,7 @@ class Kubernetes:
             self._server.remove(Pod, meta["name"], meta["namespace"], grace_s=0)
             return
         if not machine.alive:
-            waits = any(one["key"] == UNREACHABLE for one in pod["spec"].get("tolerations", ()))
+            waits = any(one.get("key") in (None, UNREACHABLE) for one in pod["spec"].get("tolerations", ()))
             if now_s - machine.died_s > PODS_GONE_AFTER_S and "deletionTimestamp" not in meta and not waits:
                 self._server.remove(Pod, meta["name"], meta["namespace"])
             return

@@ -35,6 +35,7 @@ from corral.kinds.nodeset.calls import (
     reserved_in,
 )
 from corral.kinds.nodeset.farewell import FINALIZER
+from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
 from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
@@ -56,6 +57,7 @@ BY_CONTROLLER = "controller"
 BY_MACHINE = "machine"
 BY_MODE = "mode"
 BY_NODESET = "nodeset"
+BY_TAINT = "taint"
 
 
 class NodeSetReconciler:
@@ -94,6 +96,7 @@ class NodeSetReconciler:
             revisions=read.owned(ControllerRevision, nodeset),
             guards=read.owned(PodDisruptionBudget, nodeset),
             machines=machines,
+            driving_out=read.by_index(Node, BY_TAINT, DRIVES_OUT),
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
             slurm=view,
@@ -265,6 +268,10 @@ def of_machine(machine: Node, read: Reader) -> Iterable[Key]:
     }
 
 
+def taint_of(machine: Node) -> tuple[str, ...]:
+    return (DRIVES_OUT,) if drives_out(machine) else ()
+
+
 def mode_of(nodeset: NodeSet) -> tuple[str, ...]:
     return (nodeset.spec.scaling_mode,)
 
@@ -284,6 +291,7 @@ def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapsh
         .watches(Secret, to=of_secret)
         .watches(ConfigMap, to=of_mounted)
         .indexes(Pod, BY_MACHINE, machine_of)
+        .indexes(Node, BY_TAINT, taint_of)
         .indexes(PersistentVolumeClaim, BY_NODESET, nodeset_of)
         .indexes(NodeSet, BY_CONTROLLER, controller_of)
         .indexes(NodeSet, BY_MODE, mode_of)

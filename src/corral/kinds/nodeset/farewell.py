@@ -10,6 +10,7 @@ from datetime import timedelta
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.making import ended
+from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
@@ -49,6 +50,7 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
     return (
         ended(known)
+        + told_of_machines((), stays)
         + released(snapshot)
         + removed(snapshot, stays, "deletion", spares_others=False)
         + Plan(waits=_pods_going(with_pod))

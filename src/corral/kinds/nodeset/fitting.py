@@ -21,13 +21,12 @@ from corral.kube.models.core_v1 import (
 )
 
 OWN_TAINTS = "node.kubernetes.io/"  # Kubernetes' own words for what conditions and cordons say
+OUT_OF_SERVICE = f"{OWN_TAINTS}out-of-service"  # but for this one, by which people say that a node is dead
 DRIVES_OUT = "NoExecute"
 KEEPS_OUT = ("NoSchedule", DRIVES_OUT)
-# A worker that stands for a Kubernetes node waits for it: elsewhere it would be somebody else.
-LASTING = tuple(
-    Toleration(key=f"{OWN_TAINTS}{trouble}", operator="Exists", effect=DRIVES_OUT)
-    for trouble in ("not-ready", "unreachable")
-)
+# No worker is driven out: a taint, or a kubelet that was cut off, would kill its jobs, whatever a budget says. Whom
+# such a taint is meant to drive out is drained, and moves when its jobs have ended (see `machine`).
+STAYS = Toleration(operator="Exists", effect=DRIVES_OUT)
 
 
 def matches(spec: PodSpec, machine: Node) -> bool:
@@ -52,8 +51,26 @@ def untolerated(tolerations: Iterable[Toleration], machine: Node, effects: Itera
     if not machine.spec.taints:
         return None
     known = tuple(tolerations)
-    taints = (one for one in machine.spec.taints if one.effect in effects and not one.key.startswith(OWN_TAINTS))
+    taints = (one for one in machine.spec.taints if one.effect in effects and not _is_said_elsewhere(one))
     return next((taint for taint in taints if not any(_tolerates(one, taint) for one in known)), None)
+
+
+def drives_out(machine: Node) -> bool:
+    """Whether whoever does not tolerate it is to leave the node."""
+    return untolerated((), machine, (DRIVES_OUT,)) is not None
+
+
+def staying(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
+    """Ours is first: of several that fit, Kubernetes takes the first, and others may be for a while only."""
+    return (STAYS, *tolerations)
+
+
+def theirs(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
+    """What people said, without ours."""
+    said = list(tolerations)
+    if STAYS in said:
+        said.remove(STAYS)
+    return tuple(said)
 
 
 def bound_to(spec: PodSpec, machine: str) -> PodSpec:
@@ -105,6 +122,10 @@ def _compares(operator: str, value: str, than: tuple[str, ...]) -> bool:
     except (TypeError, ValueError):
         return False
     return left > right if operator == "Gt" else left < right
+
+
+def _is_said_elsewhere(taint: Taint) -> bool:
+    return taint.key.startswith(OWN_TAINTS) and taint.key != OUT_OF_SERVICE
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

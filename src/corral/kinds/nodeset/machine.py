@@ -1,7 +1,8 @@
 """What the Kubernetes node below a worker says to Slurm. Pure.
 
     cordoned            drained, and when no job is left the worker moves: forgotten, deleted, made again elsewhere
-    not ready, tainted  drained; the worker stays, and comes back with its node
+    tainted NoExecute   the same; Kubernetes itself would drive it out at once, with its jobs (see `fitting.STAYS`)
+    not ready           drained; the worker stays, and comes back with its node
     gone                drained; Kubernetes takes the pod away by itself
 
 All with a reason of ours, which is lifted when the cause is gone and the worker is ready: not before, or a job would be
@@ -11,7 +12,7 @@ given to a slurmd that is not there. Somebody else's drain is never touched.
 import msgspec
 
 from corral.kinds import names
-from corral.kinds.nodeset.fitting import DRIVES_OUT, is_ready, untolerated
+from corral.kinds.nodeset.fitting import DRIVES_OUT, is_ready, theirs, untolerated
 from corral.kube.models.core_v1 import Node, Pod
 
 REASON_MAX = 200
@@ -33,8 +34,8 @@ def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
     if is_to_be_emptied(machine):
         said = _readable(machine.metadata.annotations.get(names.DRAIN_REASON, ""))
         return Trouble(f"Kubernetes node {name} is cordoned{f': {said}' if said else ''}", leaves=True)
-    if (taint := untolerated(pod.spec.tolerations, machine, (DRIVES_OUT,))) is not None:
-        return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}")
+    if (taint := untolerated(theirs(pod.spec.tolerations), machine, (DRIVES_OUT,))) is not None:
+        return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}", leaves=True)
     return None if is_ready(machine) else Trouble(f"Kubernetes node {name} is not ready")
 
 

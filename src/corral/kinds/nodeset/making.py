@@ -1,11 +1,12 @@
 """What a NodeSet makes: missing workers, a guard over all of them, its history; and pods that are made again. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset import claims, mounts
+from corral.kinds.nodeset.fitting import DRIVES_OUT, untolerated
 from corral.kinds.nodeset.revision import before as revision_before
 from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -74,15 +75,19 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
 def _pods(snapshot: Snapshot, controller: Controller, places: Sequence[Place]) -> list[Pod]:
     """Those below `update.partition` as they were before. Raises BadOverride."""
     nodeset, partition = snapshot.object, snapshot.object.spec.update.partition
-    present = pod_of_nobody(nodeset, controller)
+    made = _maker(snapshot, nodeset, controller)
     if not partition:
-        return [placed(present, nodeset, place) for place in places]
-    before = revision_before(nodeset, controller, snapshot.revisions)
-    earlier = pod_of_nobody(before, controller)
-    return [
-        placed(earlier, before, place) if (place.ordinal or 0) < partition else placed(present, nodeset, place)
-        for place in places
-    ]
+        return [made(place) for place in places]
+    as_before = _maker(snapshot, revision_before(nodeset, controller, snapshot.revisions), controller)
+    return [as_before(place) if (place.ordinal or 0) < partition else made(place) for place in places]
+
+
+def _maker(snapshot: Snapshot, nodeset: NodeSet, controller: Controller) -> Callable[[Place], Pod]:
+    """Of pods that stay wherever they are, unless one of the nodes that drive pods out would take them then."""
+    nobody = pod_of_nobody(nodeset, controller)
+    tolerations = nobody.spec.tolerations
+    stays = all(untolerated(tolerations, machine, (DRIVES_OUT,)) is None for machine in snapshot.driving_out)
+    return lambda place: placed(nobody, nodeset, place, stays=stays)
 
 
 def ended(known: Sequence[Worker]) -> Plan:

@@ -91,7 +91,11 @@ def _made(snapshot: Snapshot, fates: Fates) -> Plan:
 def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
     """Those that stay: told what to register with, over no record of another, and without a drain of ours."""
     untroubled = [worker for worker in fates.settled if worker.trouble is None]
-    return told_of_machines(fates.staying) + stale_forgotten(snapshot, fates.staying) + _kept(snapshot, untroubled)
+    return (
+        told_of_machines(fates.staying, fates.leaving)
+        + stale_forgotten(snapshot, fates.staying)
+        + _kept(snapshot, untroubled)
+    )
 
 
 def _gone(snapshot: Snapshot, fates: Fates) -> Plan:

@@ -5,9 +5,13 @@ See `registration` for what a worker says and what slurmctld makes of it.
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
+
+import msgspec
 
 from corral.engine import NOTHING, Patch, Plan, Wait, target
 from corral.kinds import names
+from corral.kinds.nodeset import fitting
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.registration import filled, line_of
@@ -20,21 +24,35 @@ WRONG_AFTER_S = 300.0  # not more often than this is one made anew because it re
 TOLD_MAX = 250  # in one pass
 
 
-def told_of_machines(live: Sequence[Worker]) -> Plan:
-    """Those that have a Kubernetes node by now are told what it says; their slurmds wait for it."""
-    waiting = [worker for worker in live if worker.is_unfilled and worker.machine is not None]
-    return Plan(
-        actions=tuple(
-            Patch(
-                target=target(worker.pod),
-                merge={"metadata": {"annotations": {names.NODE_CONF: filled(line_of(worker.pod), worker.machine)}}},
-                reason="MachineKnown",
-                message=f"it registers with what Kubernetes node {worker.machine.metadata.name} says",
-            )
-            for worker in waiting[:TOLD_MAX]
-            if worker.pod is not None and worker.machine is not None
-        )
-    )
+def told_of_machines(staying: Sequence[Worker], leaving: Sequence[Worker] = ()) -> Plan:
+    """Who has a Kubernetes node by now is told what it says, for which its slurmd waits; and everybody to stay."""
+    known = [worker for worker in staying if worker.is_unfilled or worker.can_be_driven_out]
+    known += [worker for worker in leaving if worker.can_be_driven_out and not worker.is_unfilled]
+    news = ((worker.pod, _news(worker)) for worker in known)
+    told = [
+        Patch(target=target(pod), merge=merge, reason="MachineKnown", message=f"it has a Kubernetes node: {message}")
+        for pod, (merge, message) in news
+        if pod is not None and merge
+    ]
+    return Plan(actions=tuple(told[:TOLD_MAX]))
+
+
+def _news(worker: Worker) -> tuple[dict[str, Any], str]:
+    """As a merge of its pod, and in words."""
+    merge: dict[str, Any] = {}
+    said = []
+    if worker.is_unfilled and worker.machine is not None and worker.pod is not None:
+        merge["metadata"] = {"annotations": {names.NODE_CONF: filled(line_of(worker.pod), worker.machine)}}
+        said.append(f"it registers with what {worker.machine.metadata.name} says")
+    if worker.can_be_driven_out and worker.pod is not None and not _may_go_now(worker):
+        merge["spec"] = {"tolerations": msgspec.to_builtins(fitting.staying(worker.pod.spec.tolerations))}
+        said.append("no taint drives it out with its jobs")
+    return merge, "; ".join(said)
+
+
+def _may_go_now(worker: Worker) -> bool:
+    """Its pod is not changed just before it is deleted: the deletion is of the pod that was looked at."""
+    return worker.facts in (Facts.UNREGISTERED, Facts.DRAINED)
 
 
 def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:

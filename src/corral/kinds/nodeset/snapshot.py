@@ -34,6 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     revisions: tuple[ControllerRevision, ...] = ()
     guards: tuple[PodDisruptionBudget, ...] = ()
     machines: Mapping[str, Machine] = EMPTY  # Kubernetes nodes that its pods are on
+    driving_out: tuple[Machine, ...] = ()  # those that have a taint NoExecute, whoever is on them
     claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
     absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
     reservation: Reserved = Reserved()

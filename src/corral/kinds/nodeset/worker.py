@@ -15,7 +15,7 @@ from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
 from corral.kinds.nodeset.claims import with_claims
-from corral.kinds.nodeset.fitting import LASTING, bound_to
+from corral.kinds.nodeset.fitting import bound_to, staying
 from corral.kinds.nodeset.registration import CONTAINER, ENV, asks_its_machine, memory_mb, node_conf
 from corral.kinds.nodeset.revision import revision_of, version_step
 from corral.kinds.nodeset.spec import NodeSet
@@ -67,16 +67,20 @@ def worker_pod(nodeset: NodeSet, controller: Controller, place: Place) -> Pod:
     return placed(pod_of_nobody(nodeset, controller), nodeset, place)
 
 
-def placed(nobody: Pod, nodeset: NodeSet, place: Place) -> Pod:
-    """The worker of this place, from the pod that all of them are."""
+def placed(nobody: Pod, nodeset: NodeSet, place: Place, *, stays: bool = True) -> Pod:
+    """The worker of this place, from the pod that all of them are.
+
+    `stays`: no taint drives it out. The scheduler would put such a pod onto nodes that drive others out; so where there
+    are any it is not said before the worker has a node (see `registering`), unless we ourselves say which.
+    """
     metadata = replace(nobody.metadata, name=place.name)
     spec = with_claims(replace(nobody.spec, hostname=place.name), nodeset, place.name)
+    if stays or place.machine:
+        spec = replace(spec, tolerations=staying(spec.tolerations))
     if place.machine:
         metadata = replace(metadata, annotations={**metadata.annotations, names.MACHINE: place.machine})
-        spec = replace(bound_to(spec, place.machine), tolerations=(*spec.tolerations, *LASTING))
-    elif place.pinned:
-        spec = bound_to(spec, place.pinned)
-    return Pod(metadata=metadata, spec=spec)
+    bound = place.machine or place.pinned
+    return Pod(metadata=metadata, spec=bound_to(spec, bound) if bound else spec)
 
 
 def pod_of_nobody(nodeset: NodeSet, controller: Controller) -> Pod:

@@ -9,6 +9,7 @@ import msgspec
 from corral.kinds.derived import derived
 from corral.kinds.nodeset.arrival import runs
 from corral.kinds.nodeset.facts import Facts, facts_of
+from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
 from corral.kinds.nodeset.revision import Make, make_of
@@ -137,6 +138,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_unfilled(self) -> bool:
         """Whether its slurmd waits to be told what its Kubernetes node says."""
         return asks_its_machine(self.line)
+
+    @derived
+    def can_be_driven_out(self) -> bool:
+        """Whether a taint of its Kubernetes node would end it at once: it was made where some drive pods out."""
+        return self.pod is not None and bool(self.pod.spec.node_name) and STAYS not in self.pod.spec.tolerations
 
     @property
     def is_otherwise(self) -> bool:

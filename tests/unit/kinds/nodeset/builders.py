@@ -10,6 +10,7 @@ import msgspec
 from corral.engine import Apply, controller_reference
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.farewell import FINALIZER
+from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.shown import shown
@@ -129,7 +130,7 @@ def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str
     slurmd = ContainerStatus(name="slurmd", state=state, image="", image_id="", ready=runs, restart_count=0)
     return Pod(
         metadata=meta,
-        spec=PodSpec(containers=(Container(name="slurmd"),)),
+        spec=PodSpec(containers=(Container(name="slurmd"),), tolerations=(STAYS,)),
         status=PodStatus(phase=phase, conditions=(ready,), container_statuses=(slurmd,)),
     )
 

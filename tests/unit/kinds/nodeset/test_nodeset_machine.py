@@ -5,12 +5,15 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from corral.engine import Plan
+from corral.engine import Create, Patch, Plan
 from corral.kinds import names
+from corral.kinds.nodeset.fitting import STAYS, staying
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.parts import PodTemplate
 from corral.kube.meta import EMPTY, ObjectMeta
-from corral.kube.models.core_v1 import Node, NodeCondition, NodeSpec, NodeStatus, Taint, Toleration
+from corral.kube.models.core_v1 import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, Taint, Toleration
 from tests.unit.kinds.nodeset.builders import AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains
 
@@ -30,7 +33,7 @@ def a_machine(
 
 def on(worker: AWorker, *tolerations: Toleration) -> AWorker:
     assert worker.pod is not None
-    spec = msgspec.structs.replace(worker.pod.spec, node_name="m", tolerations=tolerations)
+    spec = msgspec.structs.replace(worker.pod.spec, node_name="m", tolerations=staying(tolerations))
     return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, spec=spec))
 
 
@@ -64,7 +67,81 @@ def test_off_a_cordoned_node_a_worker_moves_when_it_holds_no_job() -> None:
 
 def test_off_a_node_that_is_not_ready_it_does_not() -> None:
     worker = on(a_worker(0, state="IDLE+DRAIN", reason="corral: Kubernetes node m is not ready"))
-    assert decided(worker, a_machine(ready="False")).actions == ()
+    unreachable = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
+    assert decided(worker, a_machine(ready="Unknown", taints=(unreachable,))).actions == ()
+
+
+@pytest.mark.parametrize("key", ["maintenance", "node.kubernetes.io/out-of-service"])
+def test_off_a_node_that_drives_pods_out_it_moves_as_off_a_cordoned_one(key: str) -> None:
+    machine = a_machine(ready="Unknown", taints=(Taint(key=key, effect="NoExecute"),))
+    reason = f"corral: Kubernetes node m has taint {key}:NoExecute"
+    busy, free = (
+        a_worker(0, state="MIXED+DRAIN", reason=reason, jobs=(7,)),
+        a_worker(0, state="DOWN+DRAIN", reason=reason),
+    )
+    assert decided(on(busy), machine).actions == ()
+    assert deleted(decided(on(free), machine)) == ["gpu-0"]
+
+
+# --- nobody is driven out
+
+
+def made_beside(*machines: Node, tolerations: tuple[Toleration, ...] = ()) -> PodSpec:
+    said = PodTemplate(spec={"tolerations": msgspec.to_builtins(tolerations)})
+    snapshot = a_snapshot(replicas=1)
+    nodeset = msgspec.structs.replace(
+        snapshot.object, spec=msgspec.structs.replace(snapshot.object.spec, template=said)
+    )
+    (pod,) = (
+        one.object
+        for one in plan(msgspec.structs.replace(snapshot, object=nodeset, driving_out=machines)).actions
+        if isinstance(one, Create) and isinstance(one.object, Pod)
+    )
+    return pod.spec
+
+
+def test_a_worker_tolerates_whatever_would_end_it_and_ours_comes_before_what_is_for_a_while() -> None:
+    for_a_while = Toleration(key="x", operator="Exists", effect="NoExecute", toleration_seconds=60)
+    assert made_beside().tolerations == (STAYS,)
+    assert made_beside(tolerations=(for_a_while,)).tolerations == (STAYS, for_a_while)
+
+
+def test_where_a_node_drives_pods_out_the_scheduler_is_not_told_to_put_workers_there() -> None:
+    closed = a_machine(taints=(Taint(key="x", effect="NoExecute"),))
+    always = Toleration(key="x", operator="Exists")
+    assert made_beside(closed).tolerations == ()
+    assert made_beside(closed, tolerations=(always,)).tolerations == (STAYS, always)
+
+
+def drivable(worker: AWorker, *tolerations: Toleration) -> AWorker:
+    placed = on(worker)
+    assert placed.pod is not None
+    spec = msgspec.structs.replace(placed.pod.spec, tolerations=tolerations)
+    return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, spec=spec))
+
+
+def told_to_stay(snapshot: Snapshot) -> list[object]:
+    machines = msgspec.structs.replace(snapshot, machines={"m": a_machine()})
+    return [one.merge for one in plan(machines).actions if isinstance(one, Patch)]
+
+
+def test_a_worker_that_was_made_so_is_told_to_stay_as_soon_as_it_has_a_node() -> None:
+    default = Toleration(
+        key="node.kubernetes.io/unreachable", operator="Exists", effect="NoExecute", toleration_seconds=300
+    )
+    wanted = [{"spec": {"tolerations": msgspec.to_builtins((STAYS, default))}}]
+    busy = a_worker(0, state="MIXED", jobs=(7,))
+    assert told_to_stay(a_snapshot(drivable(busy, default))) == wanted
+    assert told_to_stay(a_snapshot(drivable(busy, default), replicas=0)) == wanted
+    assert told_to_stay(a_snapshot(drivable(busy, default), deleted=True)) == wanted
+    assert told_to_stay(a_snapshot(on(busy))) == []
+    assert told_to_stay(a_snapshot(busy)) == []  # it has none yet
+
+
+def test_a_pod_is_not_changed_just_before_it_is_deleted() -> None:
+    gone = drivable(a_worker(0, state="IDLE+DRAIN", reason="corral: scale-in of NodeSet lab/gpu"))
+    snapshot = a_snapshot(gone, replicas=0)
+    assert (told_to_stay(snapshot), deleted(plan(snapshot))) == ([], ["gpu-0"])
 
 
 def test_the_drain_goes_with_its_cause_but_not_before_the_worker_is_ready() -> None:
