@@ -1,4 +1,4 @@
-"""The generated part of deploy/: definitions and rights, as files by their path below it. Pure.
+"""The generated part of deploy/: definitions, rights and policies, as files by their path below it. Pure.
 
 `make generate` writes them, `make check` compares them; nothing edits them.
 """
@@ -9,13 +9,14 @@ import msgspec
 import yaml
 
 from corral.engine.registry import KindController
+from corral.install.policies import policies
 from corral.install.rbac import operator_objects, people_objects
 from corral.kube.codec import encode
 from corral.kube.crd import crd_of, to_yaml
 from corral.kube.meta import Object
 
 HEADER = "# Written by `make generate`; edits are overwritten.\n"
-FOLDERS = ("crds", "rbac")
+FOLDERS = ("crds", "rbac", "policies")
 
 
 def generated(kinds: Iterable[KindController]) -> Mapping[str, str]:
@@ -25,7 +26,7 @@ def generated(kinds: Iterable[KindController]) -> Mapping[str, str]:
         "rbac/operator.yaml": manifests(operator_objects(entry.build() for entry in entries)),
         "rbac/people.yaml": manifests(people_objects(entry.kind for entry in entries)),
     }
-    files = {**crds, **rbac}
+    files = {**crds, **rbac, "policies/nodesets.yaml": manifests(policies())}
     for folder in FOLDERS:
         files[f"{folder}/kustomization.yaml"] = kustomization(name for name in files if name.startswith(f"{folder}/"))
     return {name: HEADER + text for name, text in sorted(files.items())}

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 import yaml
 
 from corral.install.generated import generated
+from corral.install.policies import BINDING, POLICY
 from corral.kinds.registry import KINDS
 from corral.kube.meta import Object, Resource
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
@@ -28,7 +29,7 @@ Document: TypeAlias = Mapping[str, Any]
 
 _BUILT_IN: tuple[type[Object], ...] = (
     Namespace, CustomResourceDefinition, ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount, Deployment,
-    Service,
+    Service, untyped(POLICY), untyped(BINDING),
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 from corral.install import removal
 from corral.install.manifests import Document, as_object, read_deploy, read_quickstart
 from corral.install.operator import MANAGER
+from corral.install.policies import BINDING, POLICY
 from corral.install.rbac import NAMESPACE
 from corral.install.storage import DEFAULT_CLASS, is_for_many
 from corral.install.up import fitted
@@ -80,8 +81,8 @@ def test_what_somebody_else_made_is_not_overwritten() -> None:
 @pytest.fixture
 def server() -> FakeApiServer:
     server = FakeApiServer(namespaces=(LAB, "default"))
-    for entry in KINDS:
-        server.register(entry.kind)
+    for kind in (*(entry.kind for entry in KINDS), POLICY, BINDING):
+        server.register(kind)
     return server
 
 

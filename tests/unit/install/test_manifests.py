@@ -6,6 +6,7 @@ import yaml
 
 from corral import __version__
 from corral.install.manifests import IMAGE_KEY, as_object, read_deploy, read_quickstart, with_operator_image
+from corral.install.policies import BINDING, POLICY
 from corral.install.quickstart import IMAGES, controller, with_images, workers
 from corral.install.rbac import NAME, NAMESPACE
 from corral.kinds import names
@@ -73,3 +74,11 @@ def test_with_a_prefix_every_container_of_the_quickstart_says_where_its_image_is
 def test_an_image_that_somebody_chose_stays() -> None:
     chosen = {"apiVersion": "v1", "kind": "NodeSet", "metadata": {}, "spec": {"slurmd": {"image": "mine:1"}}}
     assert with_images((chosen,), "mirror.example")[0]["spec"] == {"slurmd": {"image": "mine:1"}}
+
+
+def test_every_policy_of_deploy_is_in_force() -> None:
+    """Without a binding the server asks none."""
+    documents = read_deploy()
+    policies = [one["metadata"]["name"] for one in documents if one["kind"] == POLICY.kind]
+    bound = [one["spec"]["policyName"] for one in documents if one["kind"] == BINDING.kind]
+    assert policies == bound == ["corral-nodesets"]
