@@ -9,6 +9,7 @@ CLUSTER_TESTS := $(AS_ROOT) $(BIN)/pytest -v --durations=20 -p no:cacheprovider 
   -n $(if $(CORRAL_TEST_KUBECONFIG),0,2)
 
 MAKE_IMAGES := $(AS_ROOT) $(BIN)/python -m images
+GUESTS := guests: $(AS_ROOT) $(BIN)/python -m corral.testing.guests
 # Who cannot become root, or must give a password, is told before the tests that need none.
 FIND_ROOT := $(AS_ROOT) true
 
@@ -39,6 +40,7 @@ test: environment ## All tests: check, the simulator, then everything on a real 
 	  "simulator: $(BIN)/pytest -q $(EVERY_PROCESSOR) tests/sim" \
 	  "programs: $(BIN)/corral local prepare" \
 	  "images: $(MAKE_IMAGES)" \
+	  "$(GUESTS)" \
 	  "cluster tests: $(CLUSTER_TESTS) tests/contract tests/integration tests/e2e"
 
 check: environment ## Fast: lint, format, types, import contracts, tests that need no cluster
@@ -49,7 +51,7 @@ sim: environment ## NodeSets against models of Slurm and Kubernetes with faults 
 
 e2e: environment ## The end-to-end tests alone, on a real local cluster
 	@$(FIND_ROOT)
-	@scripts/stages "programs: $(BIN)/corral local prepare" "images: $(MAKE_IMAGES)" "e2e: $(CLUSTER_TESTS) tests/e2e"
+	@scripts/stages "programs: $(BIN)/corral local prepare" "images: $(MAKE_IMAGES)" "$(GUESTS)" "e2e: $(CLUSTER_TESTS) tests/e2e"
 
 bench: environment ## Measure the figures of docs/performance.md
 	@$(AS_ROOT) $(BIN)/python -m bench

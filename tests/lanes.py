@@ -22,6 +22,7 @@ OF_THE_MACHINE: Final = (
 LONGEST_FIRST: Final = (
     *OF_THE_MACHINE,
     "tests/e2e/test_kills.py",
+    "tests/e2e/test_guests.py",
     "tests/e2e/test_chaos.py",
     "tests/e2e/test_first_job.py",
     "tests/e2e/test_nodes.py",
