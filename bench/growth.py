@@ -174,9 +174,11 @@ def pod_like(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def gone(kubectl: Kubectl) -> None:
-    """The Controller first: with nobody left to ask, workers go at once."""
+    """With nobody left to ask, workers of a slurmctld elsewhere stay; whoever knows that nothing runs deletes them."""
     kubectl("delete", "controller", "--all")
-    kubectl("delete", "nodeset", "--all")
+    kubectl("delete", "nodeset", "--all", "--wait=false")
+    kubectl("delete", f"--raw=/api/v1/namespaces/{kubectl.namespace}/pods")
+    until("no NodeSet is left", lambda: not kubectl("get", "nodeset", "-o", "name").strip())
 
 
 def bare(settings: Settings, where: str, pod: dict[str, Any]) -> Bare:

@@ -81,8 +81,10 @@ def test_what_somebody_else_made_is_not_overwritten() -> None:
 @pytest.fixture
 def server() -> FakeApiServer:
     server = FakeApiServer(namespaces=(LAB, "default"))
-    for kind in (*(entry.kind for entry in KINDS), POLICY, BINDING):
-        server.register(kind)
+    for entry in KINDS:
+        server.register(entry.kind)
+    for resource in (POLICY, BINDING):
+        server.register(resource)
     return server
 
 

@@ -14,6 +14,7 @@ from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
+from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import some, unreachable_text
 from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
@@ -29,20 +30,14 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         return NOTHING
     with_pod = [worker for worker in known if worker.pod]
     if snapshot.controller is None:
-        pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
-        gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
-        actions = tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods)
-        return Plan(actions=actions, waits=_pods_going(with_pod)) if with_pod else _let_go(snapshot)
+        return _with_nobody_to_ask(snapshot, known) if with_pod else _let_go(snapshot)
     if recent(snapshot) is None and not with_pod and _may_still_answer(snapshot):
         return Plan(
             waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),), again_after_s=GIVEN_UP_S
         )
     if recent(snapshot) is None and with_pod:
-        command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
-        stuck = (
-            f"{unreachable_text(snapshot)}; deletion goes on when Slurm answers, or its Controller is deleted too. "
-            f"To give up what may run on its workers: {command}"
-        )
+        goes_on = "Slurm answers" if nodeset.status.external else "Slurm answers, or its Controller is deleted too"
+        stuck = f"{unreachable_text(snapshot)}; deletion goes on when {goes_on}. {_given_up(nodeset)}"
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     queued = _queued(snapshot)
     if not known:
@@ -56,6 +51,28 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         + Plan(waits=_pods_going(with_pod))
         + queued
     )
+
+
+def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
+    """With a Controller goes its slurmctld, and all jobs; but not one that runs elsewhere."""
+    with_pod = [worker for worker in known if worker.pod]
+    waits = _pods_going(with_pod)
+    if snapshot.object.status.external:
+        stuck = (
+            "its Controller is gone, but slurmctld runs elsewhere, and its workers may have jobs. Make the Controller "
+            f"again, and they are drained. {_given_up(snapshot.object)}"
+        )
+        return ended(known) + Plan(waits=(*waits, Wait(reason="ControllerMissing", message=stuck, stalled=True)))
+    pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
+    gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
+    return Plan(
+        actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods), waits=waits
+    )
+
+
+def _given_up(nodeset: NodeSet) -> str:
+    command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
+    return f"To give up what may run on its workers: {command}"
 
 
 def _queued(snapshot: Snapshot) -> Plan:

@@ -40,6 +40,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         revision=revision,
         ordinal_to_node=pins(snapshot),
         reservation=_reservation(snapshot),
+        external=snapshot.controller.spec.external is not None if snapshot.controller else nodeset.status.external,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
 

@@ -176,6 +176,9 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     reservation: Annotated[str, Meta(max_length=253)] = ""
     revision: Annotated[str, Meta(max_length=63)] = ""
     ordinal_to_node: Annotated[Mapping[str, str], Meta(description="Where workers are pinned to.")] = EMPTY
+    external: Annotated[
+        bool, Meta(description="Its slurmctld runs elsewhere. It stays so when the Controller goes.")
+    ] = False
 
 
 @kind(

@@ -5,15 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from corral.engine import Create, Delete, EmitEvent, Outside, Plan, RemoveFinalizer, summary
+from corral.engine import Create, Delete, EmitEvent, Outcome, Outside, Plan, RemoveFinalizer, summary
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.making import BURST_MAX
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.snapshot import SLURM_REACHABLE
+from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
+from corral.kinds.parts import External
 from corral.kube.meta import Condition
 from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod
-from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, UNKNOWN, AWorker, a_snapshot, a_worker
 
 DRAINED = "IDLE+DRAIN"
 
@@ -300,6 +303,31 @@ def test_deletion_ends_without_slurm_when_the_controller_is_gone() -> None:
     assert deleted(decided) == ["gpu-0"]
     (leave,) = plan(a_snapshot(deleted=True, controller=None)).actions
     assert isinstance(leave, RemoveFinalizer)
+
+
+def with_slurm_elsewhere(snapshot: Snapshot) -> Snapshot:
+    """As an earlier pass has noted it, when there was a Controller."""
+    elsewhere = External(host="slurm.example", port=6817)
+    theirs = replace(SLURM, spec=replace(SLURM.spec, external=elsewhere))
+    status = report(replace(snapshot, controller=theirs), Outcome(plan=Plan()))
+    return replace(snapshot, object=replace(snapshot.object, status=status))
+
+
+def test_with_a_slurmctld_elsewhere_workers_outlive_their_controller_and_people_are_told_what_to_do() -> None:
+    orphaned = with_slurm_elsewhere(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True, controller=None))
+    decided = plan(orphaned)
+    (wait,) = decided.waits
+    assert (decided.actions, wait.reason, wait.stalled) == ((), "ControllerMissing", True)
+    assert "Make the Controller again" in wait.message
+    assert "kubectl -n lab delete pod -l slurm.corral.dev/nodeset=gpu" in wait.message
+    assert report(orphaned, Outcome(plan=decided)).external
+    (leave,) = plan(with_slurm_elsewhere(a_snapshot(deleted=True, controller=None))).actions
+    assert isinstance(leave, RemoveFinalizer)
+
+
+def test_while_a_slurmctld_elsewhere_is_silent_nobody_is_told_to_delete_the_controller() -> None:
+    (wait,) = plan(with_slurm_elsewhere(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True))).waits
+    assert "Controller is deleted" not in wait.message
 
 
 def test_deletion_waits_for_pods_that_are_ending() -> None:
