@@ -37,6 +37,7 @@ NODESET_LABEL = "slurm.corral.dev/nodeset"
 DRAIN_REASON = "slurm.corral.dev/drain-reason"  # annotation of a Kubernetes node: why `corral drain` cordoned it
 REVISION_LABEL = "slurm.corral.dev/revision"  # on a worker's pod: what it was made from
 NODE_CONF = "slurm.corral.dev/node-conf"  # annotation of a worker's pod: how it registers, when it asks its node
+NODE_CONF_AT = "slurm.corral.dev/node-conf-at"  # and since when it is told that
 MACHINE = "slurm.corral.dev/machine"  # annotation of a worker's pod: the Kubernetes node that it stands for
 
 

@@ -5,17 +5,29 @@ pod that had the name before, or of the same container before it ended. Such a r
 that comes: forgotten together with its drain, it is made anew by the registration, and without a drain. So whoever is
 to go in this time is waited for, until it has registered or has had enough time for it.
 
-A record tells whose it is by the time at which its slurmd was started.
+A record tells whose it is by the time at which its slurmd was started. When the present slurmd was started is known
+from what kubelet tells, which is never before it:
+
+    its container runs             since that start; not before it was told its line, for which it waits
+    its container is to be made    since whatever kubelet told last. After a reboot, and between crashes, the pod is
+                                   running all the same
+    its image cannot be had        never, unless it has run before
+
+The pod of a worker whose record has vanished says since when (`shown.MISSING`). Its slurmd runs, and may be told to
+register anew at any moment, by the Controller or by a person: it has its time from then on.
 """
 
 from datetime import UTC, datetime, timedelta
 
-from corral.kinds.nodeset.registration import CONTAINER
-from corral.kube.models.core_v1 import ContainerState, Pod
+from corral.kinds import names
+from corral.kinds.nodeset.registration import CONTAINER, asks_its_machine, said_by
+from corral.kinds.nodeset.shown import FOR_EVER, PREFIX, missing_since
+from corral.kube.models.core_v1 import ContainerStatus, Pod
 from corral.slurm.values import Node
 
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
-STARTS_SOON = ("", "ContainerCreating", "PodInitializing")  # not one that kubelet has given up on, as for its image
+NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+LIVES = ("Pending", "Running", "Unknown")
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -28,33 +40,58 @@ def settled_since(now: datetime, answers_since: datetime | None) -> datetime:
 def runs(pod: Pod) -> bool:
     """Whether its slurmd runs, by kubelet's word."""
     told = _told(pod)
-    return told.running is not None if told is not None else pod.status.phase == "Running"
+    return told.state.running is not None if told is not None else pod.status.phase == "Running"
 
 
 def is_about_to_register(pod: Pod, record: Node | None, since: datetime) -> bool:
     """Whether a slurmd that was started after that moment, or may have been, is not the one on record."""
-    begun = _begun(pod)
+    begun = _begun(pod) if pod.status.phase in LIVES else None
+    if record is None:
+        moments = (begun, missing_since(pod)) if pod.status.phase in LIVES else ()
+        return any(at is not None and at > since for at in moments)
     if begun is None or begun <= since:
         return False
-    return record is None or record.registered_at is None or record.registered_at < begun
+    return record.registered_at is None or record.registered_at < begun
 
 
 def _begun(pod: Pod) -> datetime | None:
-    """The moment since when its present slurmd may run; None if there is none. Kubelet tells of a start after it.
+    """The moment since when its present slurmd may run; None if there is none, and none comes.
 
-    One without a Kubernetes node is safe to delete: the pod's version is the condition, and to be bound changes it.
+    One without a Kubernetes node is safe to delete, and so is one that waits for its line: the pod's version is the
+    condition, and to be bound or told changes it.
     """
-    told, made_at = _told(pod), pod.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
-    if told is not None and told.running is not None:
-        return told.running.started_at or made_at
-    if told is not None and told.terminated is not None and pod.status.phase in ("Pending", "Running"):
-        return told.terminated.finished_at or made_at  # it is started again
-    if told is None and pod.status.phase == "Running":
-        return made_at
-    is_bound = pod.status.phase == "Pending" and bool(pod.spec.node_name)
-    starts = told is None or told.waiting is None or told.waiting.reason in STARTS_SOON
-    return made_at if is_bound and starts else None
+    told = _told(pod)
+    if asks_its_machine(said_by(pod)):
+        return None
+    if told is not None and told.state.running is not None:
+        return max(told.state.running.started_at or _made_at(pod), _told_its_line(pod))
+    is_bound = bool(pod.spec.node_name) or pod.status.phase == "Running"
+    return _heard(pod, told) if is_bound and (told is None or not _cannot_start(told)) else None
 
 
-def _told(pod: Pod) -> ContainerState | None:
-    return next((one.state for one in pod.status.container_statuses if one.name == CONTAINER), None)
+def _cannot_start(told: ContainerStatus) -> bool:
+    has_run = told.restart_count > 0 or told.last_state.terminated is not None
+    return told.state.waiting is not None and told.state.waiting.reason in NO_IMAGE and not has_run
+
+
+def _heard(pod: Pod, told: ContainerStatus | None) -> datetime:
+    """When kubelet told something of it last."""
+    moments = [one.last_transition_time for one in pod.status.conditions if not one.type.startswith(PREFIX)]
+    ends = [one.terminated for one in (told.state, told.last_state)] if told is not None else []
+    moments += [one.finished_at for one in ends if one is not None]
+    return max([_made_at(pod), *(at for at in moments if at is not None)])
+
+
+def _told_its_line(pod: Pod) -> datetime:
+    try:
+        return datetime.fromisoformat(pod.metadata.annotations.get(names.NODE_CONF_AT, "")).astimezone(UTC)
+    except ValueError:
+        return LONG_AGO
+
+
+def _made_at(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or FOR_EVER
+
+
+def _told(pod: Pod) -> ContainerStatus | None:
+    return next((one for one in pod.status.container_statuses if one.name == CONTAINER), None)

@@ -45,7 +45,7 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
     return (
         ended(known)
-        + told_of_machines((), stays)
+        + told_of_machines(snapshot.now, (), stays)
         + released(snapshot)
         + removed(snapshot, stays, "deletion", spares_others=False)
         + Plan(waits=_pods_going(with_pod))

@@ -9,11 +9,13 @@ orphans     records in Slurm without a pod, where none is to be made
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 
 from corral.engine import Plan
 from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.arrival import REGISTERED_WITHIN_S
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.leaving import farewell_order, without
 from corral.kinds.nodeset.places import Asked, asked_for, is_of_other_mode
@@ -22,6 +24,8 @@ from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import Rollout, limits, outdated, rollout
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.workers import Worker
+
+TOLD_ANEW_S = 0.1  # for so long at the most, a worker, the Controller tells slurmds to register anew
 
 
 class Fates(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
     staying = without(snapshot.live, asked.leaving)
     rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
     others = without(staying, rolling.replaced)
-    lost = [worker for worker in others if worker.node is None and worker.is_ready and _has_no_record(worker)]
+    lost = _lost(snapshot, others)
     missing_max = limits(nodeset.spec.update, asked.count)[0]
     wrong, waiting = registered_wrong(snapshot, without(others, lost), missing_max)
     vacant = {place.name for place in asked.vacant}
@@ -79,5 +83,10 @@ def _outdated(snapshot: Snapshot, controller: Controller) -> tuple[Worker, ...]:
     return (*old, *without([worker for worker in snapshot.live if worker.is_otherwise], old))
 
 
-def _has_no_record(worker: Worker) -> bool:
-    return worker.facts is Facts.UNREGISTERED
+def _lost(snapshot: Snapshot, staying: Sequence[Worker]) -> list[Worker]:
+    """Those that run and are not in Slurm. Who was there before is left to the Controller first: after slurmctld has
+    lost its records it tells all slurmds to register anew, some after the others."""
+    absent = [worker for worker in staying if worker.facts is Facts.UNREGISTERED and worker.is_ready]
+    gone = [worker for worker in absent if worker.missing_since is not None]
+    until = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S + TOLD_ANEW_S * len(gone))
+    return [worker for worker in absent if worker.missing_since is None or worker.missing_since <= until]

@@ -30,6 +30,7 @@ from corral.kinds.nodeset.claims import scaled_in
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.farewell import farewell
 from corral.kinds.nodeset.fates import Fates, fates_of
+from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
@@ -71,7 +72,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         + _off_troubled_machines(snapshot, fates.settled)
         + fates.waiting
         + scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers)
-        + _not_yet(fates.staying, fates.asked.count)
+        + _not_yet(fates)
         + _unanswered(snapshot)
         + reserved(snapshot, fates.outdated)
     )
@@ -92,7 +93,7 @@ def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
     """Those that stay: told what to register with, over no record of another, and without a drain of ours."""
     untroubled = [worker for worker in fates.settled if worker.trouble is None]
     return (
-        told_of_machines(fates.staying, fates.leaving)
+        told_of_machines(snapshot.now, fates.staying, fates.leaving)
         + stale_forgotten(snapshot, fates.staying)
         + _kept(snapshot, untroubled)
     )
@@ -154,12 +155,12 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
     return found
 
 
-def _not_yet(staying: Sequence[Worker], count: int) -> Plan:
+def _not_yet(fates: Fates) -> Plan:
     """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
-    unready = [worker.name for worker in staying if not worker.is_ready]
-    arriving = [worker for worker in staying if worker.arrives and worker.is_ready]
-    absent = [worker.name for worker in arriving if worker.facts is Facts.ARRIVING]
-    of = f"of {count} workers"
+    unready = [worker.name for worker in fates.staying if not worker.is_ready]
+    ready = without([worker for worker in fates.staying if worker.is_ready], fates.lost)
+    absent = [worker.name for worker in ready if worker.facts in (Facts.ARRIVING, Facts.UNREGISTERED)]
+    of = f"of {fates.asked.count} workers"
     waits = (
         [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {some(unready)}")] if unready else []
     )

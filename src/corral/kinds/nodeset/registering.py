@@ -4,7 +4,7 @@ See `registration` for what a worker says and what slurmctld makes of it.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -24,11 +24,11 @@ WRONG_AFTER_S = 300.0  # not more often than this is one made anew because it re
 TOLD_MAX = 250  # in one pass
 
 
-def told_of_machines(staying: Sequence[Worker], leaving: Sequence[Worker] = ()) -> Plan:
+def told_of_machines(now: datetime, staying: Sequence[Worker], leaving: Sequence[Worker] = ()) -> Plan:
     """Who has a Kubernetes node by now is told what it says, for which its slurmd waits; and everybody to stay."""
     known = [worker for worker in staying if worker.is_unfilled or worker.can_be_driven_out]
     known += [worker for worker in leaving if worker.can_be_driven_out and not worker.is_unfilled]
-    news = ((worker.pod, _news(worker)) for worker in known)
+    news = ((worker.pod, _news(worker, now)) for worker in known)
     told = [
         Patch(target=target(pod), merge=merge, reason="MachineKnown", message=f"it has a Kubernetes node: {message}")
         for pod, (merge, message) in news
@@ -37,12 +37,13 @@ def told_of_machines(staying: Sequence[Worker], leaving: Sequence[Worker] = ()) 
     return Plan(actions=tuple(told[:TOLD_MAX]))
 
 
-def _news(worker: Worker) -> tuple[dict[str, Any], str]:
+def _news(worker: Worker, now: datetime) -> tuple[dict[str, Any], str]:
     """As a merge of its pod, and in words."""
     merge: dict[str, Any] = {}
     said = []
     if worker.is_unfilled and worker.machine is not None and worker.pod is not None:
-        merge["metadata"] = {"annotations": {names.NODE_CONF: filled(line_of(worker.pod), worker.machine)}}
+        line = filled(line_of(worker.pod), worker.machine)
+        merge["metadata"] = {"annotations": {names.NODE_CONF: line, names.NODE_CONF_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}"}}
         said.append(f"it registers with what {worker.machine.metadata.name} says")
     if worker.can_be_driven_out and worker.pod is not None and not _may_go_now(worker):
         merge["spec"] = {"tolerations": msgspec.to_builtins(fitting.staying(worker.pod.spec.tolerations))}

@@ -1,10 +1,11 @@
 """What Slurm says of a worker, as conditions of its pod: `SlurmNodeStateIdle`, `SlurmNodeStateDrain`, ... Pure.
 
 There is one for the node's base state and one for each flag that people act on, all True, with Slurm's reason as the
-message; those that no longer hold are taken away. Flags that come and go with each job (COMPLETING) are not shown.
+message; those that no longer hold are taken away. Flags that come and go with each job (COMPLETING) are not shown. Who
+showed something and has no record any more is `SlurmNodeStateMissing`; who has never registered shows nothing.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from corral.kube.meta import Model
@@ -13,6 +14,8 @@ from corral.slurm.states import Base, Flag
 from corral.slurm.values import Node
 
 PREFIX = "SlurmNodeState"
+MISSING = f"{PREFIX}Missing"
+FOR_EVER = datetime.max.replace(tzinfo=UTC)
 SHOWN = (Flag.DRAIN, Flag.FAIL, Flag.INVALID_REG, Flag.MAINTENANCE, Flag.NOT_RESPONDING, Flag.POWERED_DOWN)
 MESSAGE_MAX = 1024
 
@@ -25,7 +28,7 @@ class Shown(Model, frozen=True, kw_only=True):
 
 def is_shown(pod: Pod, node: Node | None) -> bool:
     """A pod has one condition of a type."""
-    kinds, message, there = _kinds(node), _message(node), 0
+    kinds, message, there = _kinds(pod, node), _message(node), 0
     for one in pod.status.conditions:
         if one.type.startswith(PREFIX):
             if one.type not in kinds or one.status != "True" or one.message != message:
@@ -45,13 +48,25 @@ def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
                 message=_message(node),
                 last_transition_time=since.get(kind) or now,
             )
-            for kind in _kinds(node)
+            for kind in _kinds(pod, node)
         )
     )
 
 
-def _kinds(node: Node | None) -> tuple[str, ...]:
-    return _kinds_of(node.state.base, node.state.flags) if node is not None else ()
+def missing_since(pod: Pod) -> datetime | None:
+    """When it was seen to have no record any more; the end of time if only now; None if it never had one."""
+    found = [one for one in pod.status.conditions if one.type.startswith(PREFIX)]
+    if not found:
+        return None
+    missing = [one.last_transition_time for one in found if one.type == MISSING]
+    return missing[0] if len(missing) == len(found) and missing[0] is not None else FOR_EVER
+
+
+def _kinds(pod: Pod, node: Node | None) -> tuple[str, ...]:
+    if node is not None:
+        return _kinds_of(node.state.base, node.state.flags)
+    has_shown = any(one.type.startswith(PREFIX) for one in pod.status.conditions)
+    return (MISSING,) if has_shown else ()
 
 
 @lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states

@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @derived
     def told(self) -> Told:
         view = recent(self)
-        since = settled_since(self.now, _answers_since(self.object)) if view is not None else None
+        since = settled_since(self.now, view.since) if view is not None else None
         return Told(pods=self.pods, machines=self.machines, slurm=view, arrives_since=since)
 
 
@@ -90,9 +90,3 @@ def recent(snapshot: Snapshot) -> Observed | None:
     view = snapshot.slurm
     fresh = isinstance(view, Observed) and snapshot.now - view.at <= timedelta(seconds=PROOF_AGE_MAX_S)
     return view if isinstance(view, Observed) and fresh else None
-
-
-def _answers_since(nodeset: NodeSet) -> datetime | None:
-    """Since when Slurm has answered all the time, as far as was told."""
-    told = (one for one in nodeset.status.conditions if one.type == SLURM_REACHABLE and one.status == "True")
-    return next((one.last_transition_time for one in told), None)

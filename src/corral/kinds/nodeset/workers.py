@@ -4,6 +4,8 @@ A worker is made of what others told, and everything else about it follows from 
 an earlier pass is as good as a new one while it was told the same, and a pass costs as much as has changed.
 """
 
+from datetime import datetime
+
 import msgspec
 
 from corral.kinds.derived import derived
@@ -13,7 +15,7 @@ from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.machine import Trouble, trouble_of
 from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
 from corral.kinds.nodeset.revision import Make, make_of
-from corral.kinds.nodeset.shown import is_shown
+from corral.kinds.nodeset.shown import is_shown, missing_since
 from corral.kinds.nodeset.whose import has_drain, has_our_drain, is_somebodys
 from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import Pod
@@ -128,6 +130,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return True
         is_told = self.node is None or self.node.state.standing is not Standing.UNKNOWN
         return not is_told or is_shown(self.pod, self.node)
+
+    @derived
+    def missing_since(self) -> datetime | None:
+        """When Slurm was seen to have lost it; None if it never had a record."""
+        return missing_since(self.pod) if self.pod is not None else None
 
     @derived
     def line(self) -> str:

@@ -135,7 +135,7 @@ def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str
     )
 
 
-def a_view(*workers: AWorker, age_s: float = 1.0) -> View:
+def a_view(*workers: AWorker, age_s: float = 1.0, answers_s: float = 3600.0) -> View:
     """Unknown as soon as one worker's jobs are: a look is whole, or it is none."""
     at = NOW - timedelta(seconds=age_s)
     if not all(worker.known for worker in workers):
@@ -144,7 +144,13 @@ def a_view(*workers: AWorker, age_s: float = 1.0) -> View:
     jobs = {job.id: job for worker in workers for job in worker.jobs}
     by_node = {worker.jobs[0].nodes[0]: worker.jobs for worker in workers if worker.jobs}
     return Observed(
-        nodes=nodes, jobs=jobs, jobs_by_node=by_node, at_s=0.0, at=at, server=Server(api="v0.0.42", release="26.05")
+        nodes=nodes,
+        jobs=jobs,
+        jobs_by_node=by_node,
+        at_s=0.0,
+        at=at,
+        server=Server(api="v0.0.42", release="26.05"),
+        since=NOW - timedelta(seconds=answers_s),
     )
 
 
@@ -157,7 +163,7 @@ def a_snapshot(
     age_s: float = 1.0,
     answers_s: float = 3600.0,
 ) -> Snapshot:
-    """`answers_s`: for how long Slurm has answered, as the status says."""
+    """`answers_s`: for how long Slurm has answered."""
     nodeset = a_nodeset(replicas=replicas, deleted=deleted, suspend=suspend)
     since = NOW - timedelta(seconds=answers_s)
     answers = Condition(type=SLURM_REACHABLE, status="True", reason="SlurmAnswers", last_transition_time=since)
@@ -170,7 +176,7 @@ def a_snapshot(
         cluster="lab/slurm",
         controller=controller,
         pods=pods,
-        slurm=a_view(*workers, age_s=age_s),
+        slurm=a_view(*workers, age_s=age_s, answers_s=answers_s),
     )
 
 

@@ -1,12 +1,14 @@
 """Whether a slurmd may register at any moment, from what kubelet and Slurm have told."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from corral.kinds import names
 from corral.kinds.nodeset.arrival import LONG_AGO, is_about_to_register, runs, settled_since
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.core_v1 import (
     Container,
     ContainerState,
@@ -14,7 +16,9 @@ from corral.kube.models.core_v1 import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    EnvVar,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
 )
@@ -26,13 +30,26 @@ MINUTE = timedelta(minutes=1)
 SINCE = NOW - 2 * MINUTE
 
 
-def a_pod(phase: str, state: ContainerState | None, *, made_at: datetime = NOW - MINUTE, node: str = "n1") -> Pod:
+def a_pod(
+    phase: str,
+    state: ContainerState | None,
+    *,
+    made_at: datetime = NOW - MINUTE,
+    node: str = "n1",
+    last: ContainerState | None = None,
+    line: str = "",
+    told: Mapping[str, str] = EMPTY,
+    conditions: Mapping[str, datetime] = EMPTY,
+) -> Pod:
+    """`line`: what it is to register with; `told`: its annotations; `conditions`: those that hold, and since when."""
     about = ContainerStatus(name="slurmd", image="", image_id="", ready=False, restart_count=0)
-    told = (replace(about, state=state),) if state is not None else ()
+    said = (replace(about, state=state, last_state=last or ContainerState()),) if state is not None else ()
+    slurmd = Container(name="slurmd", env=(EnvVar(name="SLURM_NODE_CONF", value=line),))
+    held = tuple(PodCondition(type=kind, status="True", last_transition_time=at) for kind, at in conditions.items())
     return Pod(
-        metadata=ObjectMeta(name="gpu-0", namespace="lab", creation_timestamp=made_at),
-        spec=PodSpec(containers=(Container(name="slurmd"),), node_name=node),
-        status=PodStatus(phase=phase, container_statuses=told),
+        metadata=ObjectMeta(name="gpu-0", namespace="lab", creation_timestamp=made_at, annotations=told),
+        spec=PodSpec(containers=(slurmd,), node_name=node),
+        status=PodStatus(phase=phase, container_statuses=said, conditions=held),
     )
 
 
@@ -52,12 +69,35 @@ def waiting(reason: str) -> ContainerState:
     return ContainerState(waiting=ContainerStateWaiting(reason=reason))
 
 
+HOUR_AGO = NOW - 60 * MINUTE
+ASKING = "Feature=gpu Topology=default:{rack}"
+
+
+def told_its_line(at: datetime) -> dict[str, str]:
+    return {names.NODE_CONF: "Feature=gpu Topology=default:r7", names.NODE_CONF_AT: f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+
+
 STARTING = {
     "kubelet has told nothing": a_pod("Pending", None),
     "its container is being made": a_pod("Pending", waiting("ContainerCreating")),
     "it has just begun": a_pod("Running", running(NOW - MINUTE)),
     "it has just been started again": a_pod("Running", running(NOW - MINUTE), made_at=NOW - 60 * MINUTE),
     "it has ended and is started again": a_pod("Running", ended(NOW - MINUTE), made_at=NOW - 60 * MINUTE),
+    "it has just been told what it waited for": a_pod(
+        "Running", running(HOUR_AGO), made_at=HOUR_AGO, line=ASKING, told=told_its_line(NOW - MINUTE)
+    ),
+    "its Kubernetes node has just booted": a_pod(
+        "Running",
+        waiting("ContainerCreating"),
+        made_at=HOUR_AGO,
+        conditions={"Ready": HOUR_AGO, "PodReadyToStartContainers": NOW - MINUTE},
+    ),
+    "it has crashed and is started again soon": a_pod(
+        "Running", waiting("CrashLoopBackOff"), made_at=HOUR_AGO, last=ended(NOW - MINUTE)
+    ),
+    "it has run, and its image cannot be had again": a_pod(
+        "Running", waiting("ImagePullBackOff"), made_at=HOUR_AGO, last=ended(NOW - MINUTE)
+    ),
 }
 
 
@@ -71,7 +111,16 @@ NOT_STARTING = {
     "it has had its time": a_pod("Running", running(NOW - 3 * MINUTE)),
     "it was made long ago and never began": a_pod("Pending", None, made_at=NOW - 3 * MINUTE),
     "kubelet has given up on it": a_pod("Pending", waiting("ImagePullBackOff")),
-    "kubelet waits before it starts it again": a_pod("Running", waiting("CrashLoopBackOff")),
+    "kubelet waits for long before it starts it again": a_pod(
+        "Running", waiting("CrashLoopBackOff"), made_at=HOUR_AGO, last=ended(NOW - 3 * MINUTE)
+    ),
+    "it waits to be told its line": a_pod("Running", running(NOW - MINUTE), line=ASKING),
+    "it has had its time since it was told its line": a_pod(
+        "Running", running(HOUR_AGO), made_at=HOUR_AGO, line=ASKING, told=told_its_line(NOW - 3 * MINUTE)
+    ),
+    "nonsense tells when it was told": a_pod(
+        "Running", running(HOUR_AGO), made_at=HOUR_AGO, told={names.NODE_CONF_AT: "soon"}
+    ),
     "it is on no Kubernetes node": a_pod("Pending", None, node=""),
     "it has ended for good": a_pod("Failed", ended(NOW - MINUTE)),
 }
@@ -92,3 +141,22 @@ def test_kubelets_word_counts_for_whether_it_runs() -> None:
 def test_the_time_for_it_counts_from_when_slurm_began_to_answer() -> None:
     assert settled_since(NOW, NOW - 60 * MINUTE) == NOW - 2 * MINUTE
     assert settled_since(NOW, NOW - MINUTE) == settled_since(NOW, None) == LONG_AGO
+
+
+@pytest.mark.parametrize(
+    ("conditions", "may_register"),
+    [
+        ({}, False),
+        ({"SlurmNodeStateIdle": HOUR_AGO}, True),
+        ({"SlurmNodeStateMissing": NOW - MINUTE}, True),
+        ({"SlurmNodeStateMissing": NOW - 3 * MINUTE}, False),
+        ({"SlurmNodeStateMissing": NOW - 3 * MINUTE, "SlurmNodeStateIdle": HOUR_AGO}, True),
+    ],
+    ids=["never seen", "seen a moment ago", "missed for a minute", "missed for long", "seen again and lost again"],
+)
+def test_who_has_lost_its_record_may_be_told_to_register_anew_for_a_while(
+    conditions: dict[str, datetime], may_register: bool
+) -> None:
+    pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO, conditions=conditions)
+    assert is_about_to_register(pod, None, SINCE) is may_register
+    assert not is_about_to_register(pod, a_record(HOUR_AGO + MINUTE), SINCE)

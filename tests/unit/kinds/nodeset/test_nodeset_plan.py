@@ -15,7 +15,7 @@ from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import External
 from corral.kube.meta import Condition
-from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod
+from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod, PodCondition
 from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, UNKNOWN, AWorker, a_snapshot, a_worker
 
 DRAINED = "IDLE+DRAIN"
@@ -95,6 +95,27 @@ def test_a_ready_pod_that_slurm_has_lost_is_made_again() -> None:
     just_back = plan(a_snapshot(lost, a_worker(1), replicas=2, answers_s=30))
     assert (just_back.actions, reasons(just_back)) == ((), ["WorkersNotRegistered"])
     assert just_back.again_after_s is not None
+
+
+def lost_for(ordinal: int, since_s: float) -> AWorker:
+    """Slurm had a record of it, which was seen to be gone so long ago."""
+    worker = a_worker(ordinal, registered=False, runs_s=9000)
+    assert worker.pod is not None
+    at = NOW - timedelta(seconds=since_s)
+    missing = PodCondition(type="SlurmNodeStateMissing", status="True", last_transition_time=at)
+    conditions = (*worker.pod.status.conditions, missing)
+    return replace(worker, pod=replace(worker.pod, status=replace(worker.pod.status, conditions=conditions)))
+
+
+def test_one_that_slurm_has_lost_is_first_left_to_the_controller_which_tells_all_to_register_anew() -> None:
+    assert deleted(plan(a_snapshot(lost_for(0, 130)))) == ["gpu-0"]
+    just_now = plan(a_snapshot(lost_for(0, 100)))
+    assert (just_now.actions, reasons(just_now)) == ((), ["WorkersNotRegistered"])
+    many = [lost_for(n, 130) for n in range(1000)]
+    being_told = plan(a_snapshot(*many, replicas=1000))
+    assert (being_told.actions, reasons(being_told)) == ((), ["WorkersNotRegistered"])
+    assert being_told.again_after_s is not None
+    assert deleted(plan(a_snapshot(*(lost_for(n, 230) for n in range(1000)), replicas=1000)))
 
 
 def test_without_its_controller_a_nodeset_waits_and_touches_nothing() -> None:

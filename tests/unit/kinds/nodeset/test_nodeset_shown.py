@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from corral.engine import Delete, Plan, SetStatus
 from corral.kinds.nodeset.plan import SHOWN_MAX, plan
-from corral.kinds.nodeset.shown import Shown
+from corral.kinds.nodeset.shown import MISSING, Shown
 from corral.slurm.states import node_state
 from tests.unit.kinds.nodeset.builders import NOW, OURS, UNKNOWN, AWorker, a_pod, a_snapshot, a_worker
 
@@ -61,8 +61,18 @@ def test_what_no_longer_holds_is_taken_away_and_what_goes_on_keeps_its_time() ->
     assert [(one.type, one.last_transition_time) for one in action.status.conditions] == [("SlurmNodeStateIdle", NOW)]
 
 
-def test_a_worker_that_slurm_does_not_know_shows_nothing() -> None:
-    assert written(plan(a_snapshot(replace(a_worker(0), node=None)))) == {"gpu-0": []}
+def test_a_worker_that_has_never_registered_shows_nothing_and_one_that_slurm_has_lost_since_when() -> None:
+    assert written(plan(a_snapshot(a_worker(0, registered=False)))) == {}
+    lost = replace(a_worker(0), node=None)
+    (action,) = plan(a_snapshot(lost)).actions
+    assert isinstance(action, SetStatus)
+    assert isinstance(action.status, Shown)
+    assert [(one.type, one.last_transition_time) for one in action.status.conditions] == [(MISSING, NOW)]
+    assert lost.pod is not None
+    kubelets = tuple(one for one in lost.pod.status.conditions if one.type == "Ready")
+    shown = replace(lost.pod.status, conditions=(*kubelets, *action.status.conditions))
+    later = replace(a_snapshot(replace(lost, pod=replace(lost.pod, status=shown))), now=NOW + timedelta(seconds=5))
+    assert written(plan(later)) == {}
 
 
 def test_what_was_said_last_stays_while_slurm_does_not_tell() -> None:

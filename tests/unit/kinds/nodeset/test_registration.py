@@ -98,7 +98,8 @@ def test_a_worker_is_told_once_what_its_node_says() -> None:
     fresh = a_worker(0, registered=False, phase="Pending")
     decided = plan(asking(fresh, machine=a_machine(rack="r7", kind="big")))
     line = "Feature=gpu,big CPUs=1 RealMemory=960 Weight=3 Topology=default:r7"
-    assert patches(decided) == [{"metadata": {"annotations": {names.NODE_CONF: line}}}]
+    told = {names.NODE_CONF: line, names.NODE_CONF_AT: "2026-11-16T02:00:00Z"}
+    assert patches(decided) == [{"metadata": {"annotations": told}}]
     assert patches(plan(asking(fresh, machine=a_machine(rack="r7", kind="big"), told=line))) == []
     assert patches(plan(asking(fresh, machine=None))) == []
 
