@@ -25,11 +25,15 @@ def surplus(known: Sequence[Worker], replicas: int, reserved: Sequence[int] = ()
     return (*unwelcome, *rest[: max(0, excess - len(unwelcome))])
 
 
-def vacant_ordinals(taken: Set[int], replicas: int, reserved: Sequence[int]) -> tuple[int, ...]:
-    """The lowest free ones that make up the number; reserved ones are never made."""
-    unfit = taken | set(reserved)
-    free = (ordinal for ordinal in count() if ordinal not in unfit)
-    return tuple(islice(free, max(0, replicas - len(taken))))
+def vacant_ordinals(taken: Set[int], replicas: int, reserved: Sequence[int], asked: Set[int]) -> tuple[int, ...]:
+    """Those that make up the number: `asked` for already, whose workers are missing, then the lowest free ones.
+
+    Reserved ones are never made.
+    """
+    unfit, missing = taken | set(reserved), max(0, replicas - len(taken))
+    again = sorted(asked - unfit)[:missing]
+    free = (ordinal for ordinal in count() if ordinal not in unfit and ordinal not in again)
+    return tuple(sorted((*again, *islice(free, missing - len(again)))))
 
 
 def without(workers: Sequence[Worker], others: Sequence[Worker]) -> list[Worker]:

@@ -4,6 +4,8 @@ Where each is, the status remembers by ordinal. A pin holds while its node is co
 It is gone when the node is, when the pod no longer fits there, and when the ordinal is not asked for any more.
 """
 
+from collections.abc import Set
+
 from msgspec.structs import replace
 
 from corral.kinds.controller.spec import Controller
@@ -13,8 +15,8 @@ from corral.kinds.nodeset.worker import pod_of_nobody
 from corral.kinds.nodeset.workers import Place
 
 
-def pins(snapshot: Snapshot) -> dict[str, str]:
-    """Ordinal to node: of workers that are there, and of those that are missing."""
+def pins(snapshot: Snapshot, asked: Set[int]) -> dict[str, str]:
+    """Ordinal to node: of workers that are there, and of those that are missing. `asked`: whose are asked for."""
     spec, before = snapshot.object.spec, snapshot.object.status.ordinal_to_node
     if not spec.pin_to_node or spec.is_per_machine:
         return {}
@@ -22,21 +24,16 @@ def pins(snapshot: Snapshot) -> dict[str, str]:
     missed = {
         ordinal: machine
         for ordinal, machine in before.items()
-        if not here.get(ordinal) and machine in snapshot.machines and _is_asked_for(snapshot, ordinal)
+        if not here.get(ordinal) and machine in snapshot.machines and ordinal.isdecimal() and int(ordinal) in asked
     }
     found = {**{ordinal: machine for ordinal, machine in here.items() if machine}, **missed}
     return {ordinal: found[ordinal] for ordinal in sorted(found, key=int)}
 
 
 def pinned(snapshot: Snapshot, controller: Controller, vacant: tuple[Place, ...]) -> tuple[Place, ...]:
-    known = pins(snapshot) if vacant else {}
+    known = pins(snapshot, {place.ordinal for place in vacant if place.ordinal is not None}) if vacant else {}
     if not known:
         return vacant
     spec = pod_of_nobody(snapshot.object, controller).spec
     fit = {ordinal: name for ordinal, name in known.items() if matches(spec, snapshot.machines[name])}
     return tuple(replace(place, pinned=fit.get(str(place.ordinal), "")) for place in vacant)
-
-
-def _is_asked_for(snapshot: Snapshot, ordinal: str) -> bool:
-    spec = snapshot.object.spec
-    return int(ordinal) < spec.replicas + len(spec.reserve_ordinals) and int(ordinal) not in spec.reserve_ordinals

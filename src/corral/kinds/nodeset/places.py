@@ -16,6 +16,7 @@ from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.fitting import matches, takes
 from corral.kinds.nodeset.leaving import surplus, vacant_ordinals, without
+from corral.kinds.nodeset.ordinals import unfolded
 from corral.kinds.nodeset.pins import pinned
 from corral.kinds.nodeset.revision import Make
 from corral.kinds.nodeset.rollout import surge
@@ -42,7 +43,7 @@ def asked_for(snapshot: Snapshot, controller: Controller, old: Sequence[Worker] 
     if per_machine:
         return _by_machine(snapshot, controller, ours)
     movable = [worker for worker in old if worker.make is not None and not worker.make.stands_for_machine]
-    asked = _by_ordinal(snapshot.object, ours, surge(snapshot, movable))
+    asked = _by_ordinal(snapshot, ours, surge(snapshot, movable))
     return msgspec.structs.replace(asked, vacant=pinned(snapshot, controller, asked.vacant))
 
 
@@ -64,15 +65,33 @@ def machine_of(pod: Pod) -> str:
     return pod.metadata.annotations.get(names.MACHINE, "")
 
 
-def _by_ordinal(nodeset: NodeSet, live: Sequence[Worker], more: int) -> Asked:
+def asked_ordinals(snapshot: Snapshot, asked: Asked) -> frozenset[int]:
+    """Of those that are there and stay, and of those that are missing."""
+    found = [worker.ordinal for worker in without(snapshot.live, asked.leaving)]
+    found += [place.ordinal for place in asked.vacant]
+    return frozenset(ordinal for ordinal in found if ordinal is not None)
+
+
+def _by_ordinal(snapshot: Snapshot, live: Sequence[Worker], more: int) -> Asked:
+    nodeset = snapshot.object
     spec, name = nodeset.spec, nodeset.metadata.name
     leaving = surplus(live, spec.replicas + more, spec.reserve_ordinals)
     staying = {worker.ordinal for worker in without(live, leaving) if worker.ordinal is not None}
+    known = _asked_before(snapshot) - {worker.ordinal for worker in leaving}
     vacant = tuple(
         Place(name=names.worker_name(name, ordinal, padding=spec.ordinal_padding), ordinal=ordinal)
-        for ordinal in vacant_ordinals(staying, spec.replicas + more, spec.reserve_ordinals)
+        for ordinal in vacant_ordinals(staying, spec.replicas + more, spec.reserve_ordinals, known)
     )
     return Asked(count=spec.replicas, vacant=vacant, leaving=leaving)
+
+
+def _asked_before(snapshot: Snapshot) -> frozenset[int]:
+    """A worker comes back at its ordinal, with its volumes and to its Kubernetes node, whichever others are free."""
+    if said := snapshot.object.status.ordinals:
+        return unfolded(said)
+    return frozenset(
+        worker.ordinal for worker in snapshot.workers if worker.pod is not None and worker.ordinal is not None
+    )
 
 
 def _by_machine(snapshot: Snapshot, controller: Controller, live: Sequence[Worker]) -> Asked:

@@ -4,8 +4,9 @@ from collections import Counter
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds import names
+from corral.kinds.nodeset.ordinals import folded, unfolded
 from corral.kinds.nodeset.pins import pins
-from corral.kinds.nodeset.places import asked_for, is_of_other_mode
+from corral.kinds.nodeset.places import Asked, asked_for, asked_ordinals, is_of_other_mode
 from corral.kinds.nodeset.revision import revision_of
 from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
@@ -22,13 +23,15 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     live = snapshot.live
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
+    asked = _asked(snapshot)
+    ordinals = asked_ordinals(snapshot, asked) if asked else unfolded(nodeset.status.ordinals)
     is_up_to_date = {
         make: make is not None and make.revision == revision and not is_of_other_mode(nodeset, make)
         for make in {worker.make for worker in live}
     }
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
-        desired=_desired(snapshot),
+        desired=asked.count if asked else nodeset.status.desired,
         replicas=len(live),
         ready_replicas=sum([worker.is_ready for worker in live]),
         selector=selector(nodeset.metadata.name),
@@ -38,7 +41,8 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         down=counts["down"],
         updated_replicas=sum([is_up_to_date[worker.make] for worker in live]),
         revision=revision,
-        ordinal_to_node=pins(snapshot),
+        ordinals=folded(ordinals) if not nodeset.spec.is_per_machine else "",
+        ordinal_to_node=pins(snapshot, ordinals),
         reservation=_reservation(snapshot),
         external=snapshot.controller.spec.external is not None if snapshot.controller else nodeset.status.external,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
@@ -53,15 +57,12 @@ def _reservation(snapshot: Snapshot) -> str:
     return "" if snapshot.reservation.told else snapshot.object.status.reservation
 
 
-def _desired(snapshot: Snapshot) -> int:
-    """What was said last stays while it cannot be told."""
-    nodeset, controller = snapshot.object, snapshot.controller
-    if not nodeset.spec.is_per_machine:
-        return nodeset.spec.replicas
+def _asked(snapshot: Snapshot) -> Asked | None:
+    """None while it cannot be told: what was said last stays."""
     try:
-        return asked_for(snapshot, controller).count if controller else nodeset.status.desired
+        return asked_for(snapshot, snapshot.controller) if snapshot.controller else None
     except (BadOverride, BadUpdate):
-        return nodeset.status.desired
+        return None
 
 
 def slurm_reachable(snapshot: Snapshot) -> Condition:

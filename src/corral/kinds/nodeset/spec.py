@@ -175,6 +175,9 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     updated_replicas: int = 0
     reservation: Annotated[str, Meta(max_length=253)] = ""
     revision: Annotated[str, Meta(max_length=63)] = ""
+    ordinals: Annotated[
+        str, Meta(max_length=65536, description="Those that are asked for: a worker that is made again has its own.")
+    ] = ""
     ordinal_to_node: Annotated[Mapping[str, str], Meta(description="Where workers are pinned to.")] = EMPTY
     external: Annotated[
         bool, Meta(description="Its slurmctld runs elsewhere. It stays so when the Controller goes.")

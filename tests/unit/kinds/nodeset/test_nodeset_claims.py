@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from corral.engine import Create, Delete, Plan, RemoveFinalizer
+from corral.engine import Create, Delete, Outcome, Plan, RemoveFinalizer
 from corral.kinds import names
-from corral.kinds.nodeset.pins import pins as pins_of
+from corral.kinds.nodeset.ordinals import folded, unfolded
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.report import report
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import ClaimMeta, ClaimRetention, ClaimTemplate, NodeSet
 from corral.kinds.nodeset.worker import worker_pod
@@ -185,6 +186,48 @@ def test_where_workers_are_is_remembered_by_ordinal() -> None:
     assert worker.pod is not None
     placed = replace(worker, pod=replace(worker.pod, spec=replace(worker.pod.spec, node_name="m3")))
     snapshot = pinning(placed, machines=["m1", "m2", "m3"], pins={"0": "m1", "1": "m2", "7": "m2"})
-    assert pins_of(snapshot) == {"0": "m3", "1": "m2"}
+    assert report(snapshot, Outcome(plan=Plan())).ordinal_to_node == {"0": "m3", "1": "m2"}
     off = replace(snapshot, object=replace(snapshot.object, spec=replace(snapshot.object.spec, pin_to_node=False)))
-    assert pins_of(off) == {}
+    assert report(off, Outcome(plan=Plan())).ordinal_to_node == {}
+
+
+# --- ordinals that are not the first ones: a scale-in has kept the busy workers
+
+
+def after_a_scale_in(snapshot: Snapshot, ordinals: str) -> Snapshot:
+    """As the status of earlier passes says."""
+    status = replace(snapshot.object.status, ordinals=ordinals)
+    return replace(snapshot, object=replace(snapshot.object, status=status))
+
+
+def test_which_ordinals_are_asked_for_is_remembered() -> None:
+    busy = (a_worker(3, state="MIXED", jobs=(1,)), a_worker(4, state="MIXED", jobs=(2,)))
+    shrinking = a_snapshot(a_worker(0), a_worker(1), a_worker(2), *busy, replicas=2)
+    assert report(shrinking, Outcome(plan=Plan())).ordinals == "3-4"
+    assert report(after_a_scale_in(a_snapshot(busy[0], replicas=2), "3-4"), Outcome(plan=Plan())).ordinals == "3-4"
+    assert report(after_a_scale_in(a_snapshot(*busy, replicas=4), "3-4"), Outcome(plan=Plan())).ordinals == "0-1,3-4"
+    assert report(per_machine(machines=[a_machine("m1")]), Outcome(plan=Plan())).ordinals == ""
+
+
+@pytest.mark.parametrize("ordinals", ["3-4", ""], ids=["as the status says", "as its pod says, that is still ending"])
+def test_a_worker_that_goes_for_a_moment_comes_back_at_its_ordinal_and_with_its_volume(ordinals: str) -> None:
+    claims = [a_claim(f"gpu-{n}") for n in (0, 3, 4)]
+    gone = () if ordinals else (a_worker(3, leaving=True),)
+    there = claimed(*gone, a_worker(4), claims=claims, replicas=2, when_scaled="Delete")
+    decided = plan(after_a_scale_in(there, ordinals))
+    assert (made(decided), dropped(decided)) == (["gpu-3"] if ordinals else [], ["scratch-gpu-0"])
+
+
+def test_its_pin_is_kept_too() -> None:
+    pinned = pinning(a_worker(4), machines=["m3"], pins={"3": "m3"})
+    snapshot = after_a_scale_in(pinned, "3-4")
+    assert bound(plan(snapshot)) == {"gpu-3": ["m3"]}
+    assert report(snapshot, Outcome(plan=Plan())).ordinal_to_node == {"3": "m3"}
+
+
+@pytest.mark.parametrize(
+    ("ordinals", "text"), [((), ""), ((0,), "0"), ((0, 1, 2), "0-2"), ((7, 0, 9, 8, 3), "0,3,7-9")]
+)
+def test_ordinals_are_folded_and_unfolded(ordinals: tuple[int, ...], text: str) -> None:
+    assert (folded(ordinals), unfolded(text)) == (text, frozenset(ordinals))
+    assert unfolded("1,x,3-y,-4,5-6") == {1, 5, 6}
