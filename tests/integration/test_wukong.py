@@ -22,6 +22,7 @@ from corral.testing.cluster import Cluster
 from tests.integration.wukonglife import (
     WHOLE,
     apply,
+    are_gone,
     definitions,
     is_gone,
     is_restored,
@@ -82,16 +83,17 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
         assert standin.refused == set()
-        for kind, name in (
-            (VirtualMachine, "vm"),
-            (DataVolume, "vm-root"),
-            (PersistentVolumeClaim, "vm-data"),
-            (NetworkAttachmentDefinition, "vm-lan-nad"),
-            (VirtualMachineRestore, "vm-from-friday"),
-            (Service, "vm"),
-            (NetworkPolicy, "vm"),
-        ):
-            assert await is_gone(client, kind, name, ns) is True
+        assert await are_gone(client, ns, DELETED_IN_ORDER) is True
+        await until(lambda: are_gone(client, ns, COLLECTED))
+
+
+DELETED_IN_ORDER: tuple[tuple[type[Object], str], ...] = (
+    (VirtualMachine, "vm"),
+    (DataVolume, "vm-root"),
+    (PersistentVolumeClaim, "vm-data"),
+    (NetworkAttachmentDefinition, "vm-lan-nad"),
+)
+COLLECTED = ((VirtualMachineRestore, "vm-from-friday"), (Service, "vm"), (NetworkPolicy, "vm"))
 
 
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:

@@ -24,6 +24,7 @@ from corral.testing.kubevirt_standin.subresources import StandInApi
 from tests.integration.wukonglife import (
     WHOLE,
     apply,
+    are_gone,
     define_again,
     definitions,
     is_another,
@@ -238,8 +239,7 @@ async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_changes
 
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         gone = await deaths_until(corral_cluster, standin, lambda: is_gone(client, Wukong, "vm", ns))
-        for kind, name in CHILDREN:
-            assert await is_gone(client, kind, name, ns) is True
+        await until(lambda: are_gone(client, ns, CHILDREN))
         # A life has a write at most, so there were as many lives as there are things to write.
         assert (made > len(CHILDREN), changed > 2, gone > 2) == (True, True, True), (made, changed, gone)
         assert standin.refused == set()

@@ -176,6 +176,12 @@ async def is_gone(client: Client, kind: type[Object], name: str, namespace: str)
         return True
 
 
+async def are_gone(client: Client, namespace: str, things: Iterable[tuple[type[Object], str]]) -> object:
+    """Wukongs delete machines, disks and networks themselves; the rest the server collects, a moment later."""
+    found = [name for kind, name in things if await is_gone(client, kind, name, namespace) is not True]
+    return found or True
+
+
 async def is_another(client: Client, kind: type[Object], name: str, namespace: str, uid: str) -> object:
     """Whether there is one, and not the one that was."""
     meta = (await client.get(kind, name, namespace)).metadata
