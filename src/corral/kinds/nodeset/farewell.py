@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset import claims
+from corral.kinds.nodeset.each import beside
 from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
@@ -43,13 +44,13 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     if not known:
         return released(snapshot) + (queued if queued.waits else _let_go(snapshot))
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
-    return (
-        ended(known)
-        + told_of_machines(snapshot.now, (), stays)
-        + released(snapshot)
-        + removed(snapshot, stays, "deletion", spares_others=False)
-        + Plan(waits=_pods_going(with_pod))
-        + queued
+    return beside(
+        ended(known),
+        told_of_machines(snapshot.now, (), stays),
+        released(snapshot),
+        removed(snapshot, stays, "deletion", spares_others=False),
+        Plan(waits=_pods_going(with_pod)),
+        queued,
     )
 
 

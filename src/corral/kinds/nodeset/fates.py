@@ -50,11 +50,12 @@ def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
     old = _outdated(snapshot, controller)
     asked = asked_for(snapshot, controller, old)
     staying = without(snapshot.live, asked.leaving)
-    rolling = rollout(snapshot, staying, old, farewell_order, asked.count)
+    missing = [place.name for place in asked.vacant]
+    rolling = rollout(snapshot, staying, old, farewell_order, asked.count, missing)
     others = without(staying, rolling.replaced)
     lost = _lost(snapshot, others)
-    missing_max = limits(nodeset.spec.update, asked.count)[0]
-    wrong, waiting = registered_wrong(snapshot, without(others, lost), missing_max)
+    missing_max = max(1, limits(nodeset.spec.update, asked.count)[0])
+    wrong, waiting = registered_wrong(snapshot, without(others, lost), staying, asked.count, missing_max)
     vacant = {place.name for place in asked.vacant}
     return Fates(
         asked=asked,

@@ -9,11 +9,12 @@
     a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
     a drain of ours on a worker that stays    lift it
     a state in Slurm that changed    show it as conditions of the worker's pod
+    something that is refused        what does not need it is done all the same: each worker's own, and each of these
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
 The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
 and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
-it: the two are neighbours in the plan, and the first failure ends the attempt. What is unknown removes nothing. A node
+it: the two are neighbours in a part of the plan, which the first failure ends. What is unknown removes nothing. A node
 whose slurmd is about to register is waited for, and drained (see `arrival`). A drain with a reason that is not ours is
 neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
 
@@ -27,10 +28,12 @@ from corral.engine import NOTHING, Delete, Plan, SetStatus, Wait, target
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.calls import Undrain
 from corral.kinds.nodeset.claims import scaled_in
+from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.farewell import farewell
 from corral.kinds.nodeset.fates import Fates, fates_of
 from corral.kinds.nodeset.leaving import without
+from corral.kinds.nodeset.machine import Trouble
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
@@ -64,51 +67,47 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         fates = fates_of(snapshot, controller)
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
-    return (
-        _made(snapshot, fates)
-        + _prepared(snapshot, fates)
-        + opened(snapshot)
-        + _gone(snapshot, fates)
-        + _off_troubled_machines(snapshot, fates.settled)
-        + fates.waiting
-        + scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers)
-        + _not_yet(fates)
-        + _unanswered(snapshot)
-        + reserved(snapshot, fates.outdated)
+    return beside(
+        _made(snapshot, fates),
+        _prepared(snapshot, fates),
+        opened(snapshot),
+        _gone(snapshot, fates),
+        _off_troubled_machines(snapshot, fates.settled),
+        fates.waiting,
+        scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers),
+        _not_yet(fates),
+        _unanswered(snapshot),
+        reserved(snapshot, fates.outdated),
     )
 
 
 def _made(snapshot: Snapshot, fates: Fates) -> Plan:
     """What is missing, and what has ended and comes again."""
     known = snapshot.workers
-    return (
-        guarded(snapshot.object, snapshot.guards)
-        + history(snapshot)
-        + ended(known)
-        + made(snapshot, known, fates.asked.vacant)
-    )
+    guard = guarded(snapshot.object, snapshot.guards)
+    return beside(guard + made(snapshot, known, fates.asked.vacant), history(snapshot), ended(known))
 
 
 def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
     """Those that stay: told what to register with, over no record of another, and without a drain of ours."""
     untroubled = [worker for worker in fates.settled if worker.trouble is None]
-    return (
-        told_of_machines(snapshot.now, fates.staying, fates.leaving)
-        + stale_forgotten(snapshot, fates.staying)
-        + _kept(snapshot, untroubled)
+    return beside(
+        told_of_machines(snapshot.now, fates.staying, fates.leaving),
+        stale_forgotten(snapshot, fates.staying),
+        _kept(snapshot, untroubled),
     )
 
 
 def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
     """Each for its reason, and all of them by `removed`; but for outdated pods that have no slurmd to lose."""
     scaled = [worker for worker in (*fates.leaving, *fates.orphans) if not worker.is_somebodys]
-    return (
-        removed(snapshot, scaled, "scale-in")
-        + left_alone(fates.leaving)
-        + removed(snapshot, fates.lost, "Slurm has lost it")
-        + removed(snapshot, fates.wrong, "it registered otherwise than it was made")
-        + removed(snapshot, fates.rolling.replaced, "rollout")
-        + remade(fates.rolling.remade)
+    return beside(
+        removed(snapshot, scaled, "scale-in"),
+        left_alone(fates.leaving),
+        removed(snapshot, fates.lost, "Slurm has lost it"),
+        removed(snapshot, fates.wrong, "it registered otherwise than it was made"),
+        removed(snapshot, fates.rolling.replaced, "rollout"),
+        remade(fates.rolling.remade),
     )
 
 
@@ -117,18 +116,17 @@ def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
     going = {action.target.name for action in decided.actions if isinstance(action, Delete)}
     changed = [worker for worker in snapshot.live if not worker.is_shown]
     written = [worker for worker in changed if worker.name not in going][:SHOWN_MAX]
-    return decided + Plan(
-        actions=tuple(
-            SetStatus(
-                target=target(worker.pod),
-                status=shown(worker.pod, worker.node, snapshot.now),
-                reason="SlurmSays",
-                message=f"Slurm says {worker.node.state}" if worker.node else "Slurm has no such node",
-            )
-            for worker in written
-            if worker.pod is not None
+    told = tuple(
+        SetStatus(
+            target=target(worker.pod),
+            status=shown(worker.pod, worker.node, snapshot.now),
+            reason="SlurmSays",
+            message=f"Slurm says {worker.node.state}" if worker.node else "Slurm has no such node",
         )
+        for worker in written
+        if worker.pod is not None
     )
+    return beside(decided, Plan(actions=told))
 
 
 def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
@@ -139,20 +137,20 @@ def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """
     ours = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
     message = "it stays: a drain of ours is lifted"
-    return Plan(actions=tuple(slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message) for w in ours))
+    return each((slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message),) for w in ours)
 
 
 def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """Drained; and those whose node is to be emptied move away when they hold no job. See `machine`."""
-    found = Plan()
-    for worker in staying:
-        if worker.trouble is None or worker.is_somebodys:
-            continue
-        if worker.trouble.leaves:
-            found += removed(snapshot, [worker], worker.trouble.why)
-        elif worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY):
-            found += Plan(actions=drained(snapshot, worker, worker.trouble.why))
-    return found
+    troubled = [(w, w.trouble) for w in staying if w.trouble is not None and not w.is_somebodys]
+    return beside(*(_off_its_machine(snapshot, worker, trouble) for worker, trouble in troubled))
+
+
+def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Plan:
+    if trouble.leaves:
+        return removed(snapshot, [worker], trouble.why)
+    may_get_jobs = worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY)
+    return Plan(actions=drained(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
 
 
 def _not_yet(fates: Fates) -> Plan:

@@ -6,7 +6,7 @@ looked at once more: the plan is made again over a new look, and that one is car
 
 from corral.engine import Action, Delete, Outside, Plan, RemoveFinalizer
 from corral.kinds.nodeset.calls import Forget
-from corral.kinds.nodeset.removal import FORCED
+from corral.kinds.nodeset.force import FORCED
 from corral.kinds.nodeset.reservation import is_asked_for
 from corral.kinds.nodeset.spec import NodeSet
 from corral.slurm.facts import Extra

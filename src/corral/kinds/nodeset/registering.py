@@ -13,9 +13,11 @@ from corral.engine import NOTHING, Patch, Plan, Wait, target
 from corral.kinds import names
 from corral.kinds.nodeset import fitting
 from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.each import each
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.registration import filled, line_of
 from corral.kinds.nodeset.removal import slurm_call
+from corral.kinds.nodeset.rollout import in_turn
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.words import some
 from corral.kinds.nodeset.workers import Worker
@@ -61,21 +63,21 @@ def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
     stale = [worker for worker in live if worker.is_registered_wrong and not worker.runs and _may_be_forgotten(worker)]
     message = "its worker comes back with other CPUs or another memory; it registers anew"
     calls = (Forget(node=worker.name) for worker in stale)
-    return Plan(actions=tuple(slurm_call(snapshot, call, "RecordOutdated", message) for call in calls))
+    return each((slurm_call(snapshot, call, "RecordOutdated", message),) for call in calls)
 
 
-def registered_wrong(snapshot: Snapshot, settled: Sequence[Worker], missing_max: int) -> tuple[list[Worker], Plan]:
+def registered_wrong(
+    snapshot: Snapshot, settled: Sequence[Worker], staying: Sequence[Worker], count: int, missing_max: int
+) -> tuple[list[Worker], Plan]:
     """Those to be made anew for it, no more at once than may be missing; and what to wait for."""
     wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.is_somebodys]
     if not wrong:
         return [], NOTHING
     due = [worker for worker in wrong if _left_s(snapshot, worker) <= 0]
-    begun = [worker for worker in due if worker.has_our_drain]
-    others = [worker for worker in due if not worker.has_our_drain]
-    now = [*begun, *others[: max(0, missing_max - len(begun))]]
     message = f"registered otherwise than they were made, and are made anew: {some([worker.name for worker in wrong])}"
     soonest_s = min((left_s for worker in wrong if (left_s := _left_s(snapshot, worker)) > 0), default=None)
-    return now, Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
+    waiting = Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
+    return in_turn(due, staying, count, missing_max), waiting
 
 
 def _left_s(snapshot: Snapshot, worker: Worker) -> float:

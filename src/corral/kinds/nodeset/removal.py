@@ -4,10 +4,11 @@ Nothing else in Corral takes away a pod that may hold a job. The law that this k
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
-from corral.engine import Action, Delete, EmitEvent, Outside, Plan, Wait, target
+from corral.engine import NOTHING, Action, Delete, EmitEvent, Outside, Plan, Wait, target
+from corral.kinds.nodeset import force
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
+from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.whose import has_drain
@@ -20,7 +21,6 @@ REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
 ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
-FORCED = "DrainForced"
 
 
 def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_others: bool = True) -> Plan:
@@ -33,17 +33,35 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
     ready = [worker for worker in provenly_free if not _is_reserved_by_others(snapshot, worker)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
     held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
-    overdue = [worker for worker in held if _is_overdue(snapshot, worker)]
     arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
     unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
-    actions = [a for worker in to_drain[:DRAINED_MAX] for a in drained(snapshot, worker, why, spares_others)]
-    actions += [a for worker in ready for a in _forgotten(snapshot, worker, why, spares_others)]
-    actions += [action for worker in overdue for action in _forced(snapshot, worker, why)]
+    groups = [
+        (*drained(snapshot, worker, why, spares_others), *force.warned_at_once(snapshot, worker, why))
+        for worker in to_drain[:DRAINED_MAX]
+    ]
+    groups += [_forgotten(snapshot, worker, why, spares_others) for worker in ready]
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
     waits += [_arriving(worker) for worker in arriving] + [_reserved(worker) for worker in reserved]
-    may_be_forced = snapshot.object.spec.force_drain_after_seconds is not None and bool(held)
-    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving or may_be_forced else None
-    return Plan(actions=tuple(actions), waits=tuple(waits), again_after_s=again_after_s)
+    again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving else None
+    return beside(each(groups), _forced(snapshot, held, why), Plan(waits=tuple(waits), again_after_s=again_after_s))
+
+
+def _forced(snapshot: Snapshot, held: Sequence[Worker], why: str) -> Plan:
+    """Only where people asked for it; see `force`."""
+    if force.limit(snapshot) is None:
+        return NOTHING
+    return beside(*(_forced_one(snapshot, worker, why) for worker in held))
+
+
+def _forced_one(snapshot: Snapshot, worker: Worker, why: str) -> Plan:
+    reason = _reason(snapshot, worker, why)
+    if force.is_overdue(snapshot, worker, reason):
+        return Plan(actions=force.forced(snapshot, worker, why))
+    if force.is_drained_for_something_else(snapshot, worker, reason):
+        begins = (*drained(snapshot, worker, why), *force.warned_at_once(snapshot, worker, why))
+        return Plan(actions=begins, again_after_s=LOOK_AGAIN_S)
+    told = force.warned_again(snapshot, worker, why, reason)
+    return Plan(actions=told, again_after_s=force.next_look_s(snapshot, worker, reason))
 
 
 def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
@@ -52,34 +70,18 @@ def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
     return worker.is_reserved and (ours is None or worker.name not in ours.nodes)
 
 
-def _is_overdue(snapshot: Snapshot, worker: Worker) -> bool:
-    """Only where people asked for it, only after a drain of ours has lasted that long, and only while Slurm tells."""
-    limit_s, node = snapshot.object.spec.force_drain_after_seconds, worker.node
-    if limit_s is None or node is None or node.reason_at is None or not worker.has_our_drain or worker.is_leaving:
-        return False
-    return worker.facts is Facts.DRAINING and snapshot.now - node.reason_at > timedelta(seconds=limit_s)
-
-
-def _forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
-    """The one way in which a job is killed, and people are told which: Slurm requeues what may be requeued."""
-    if worker.pod is None:
-        return ()
-    limit_s = snapshot.object.spec.force_drain_after_seconds
-    message = f"{worker.name}: drained for more than {limit_s} s ({why}) and deleted by force; {jobs_text(worker.jobs)}"
-    told = EmitEvent(
-        regarding=target(snapshot.object), reason="JobsKilled", message=message, type="Warning", action="Delete"
-    )
-    return told, Delete(target=target(worker.pod), reason=FORCED, message=message)
-
-
 def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = True) -> tuple[Action, ...]:
-    reason = f"{REASON_PREFIX}{why}" if worker.trouble else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
-    message = f"it is to go ({why}); {jobs_text(worker.jobs)}"
+    reason, message = _reason(snapshot, worker, why), f"it is to go ({why}); {jobs_text(worker.jobs)}"
     told = EmitEvent(
         regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
     )
     call = Drain(node=worker.name, reason=reason, spares_others=spares_others)
     return slurm_call(snapshot, call, "WorkerLeaves", message), told
+
+
+def _reason(snapshot: Snapshot, worker: Worker, why: str) -> str:
+    is_its_machines = worker.trouble is not None and worker.trouble.why == why
+    return f"{REASON_PREFIX}{why}" if is_its_machines else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
 
 
 def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool) -> tuple[Action, ...]:

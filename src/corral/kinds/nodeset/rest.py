@@ -24,7 +24,7 @@ from corral.kinds.nodeset.calls import (
 )
 from corral.kinds.nodeset.whose import has_our_drain, is_somebodys
 from corral.slurm.clients import Clients
-from corral.slurm.errors import Busy, NotFound, SlurmError, Unreachable, Unsupported
+from corral.slurm.errors import Busy, Invalid, NotFound, SlurmError, Unreachable, Unsupported, WrongState
 from corral.slurm.facts import Extra, NotAsked, View
 from corral.slurm.http import HttpTransport
 from corral.slurm.rest import SlurmClient
@@ -73,15 +73,16 @@ class RestClusters:
         except NotFound as error:
             if isinstance(call, Forget) and all(problem.number != NO_SUCH_NODE for problem in error.problems):
                 # A lookup that failed looks like this too, and is no proof of anything.
-                raise OutsideFailed("SlurmUnclear", str(error), retry_after_s=RETRY_S) from None
+                raise OutsideFailed("SlurmUnclear", str(error), alone=True, retry_after_s=RETRY_S) from None
             return  # there is no such node: nothing to drain, nothing to forget
         except Busy as error:
-            raise OutsideFailed("NodeBusy", str(error), retry_after_s=RETRY_S) from None
+            raise OutsideFailed("NodeBusy", str(error), alone=True, retry_after_s=RETRY_S) from None
         except Unsupported as error:
             raise OnlyByCommand(error.command) from None
         except SlurmError as error:
             reason = "SlurmUnreachable" if isinstance(error, Unreachable) else f"Slurm{type(error).__name__}"
-            raise OutsideFailed(reason, str(error), retry_after_s=RETRY_S) from None
+            alone = isinstance(error, Invalid | WrongState)
+            raise OutsideFailed(reason, str(error), alone=alone, retry_after_s=RETRY_S) from None
         finally:
             self.wrote(cluster)
 
@@ -112,7 +113,8 @@ class RestClusters:
 async def _carried_out(client: SlurmClient, call: Call) -> None:
     match call:
         case Drain():
-            if not has_our_drain(await _read(client, call.node, spares_others=call.spares_others)):
+            node = await _read(client, call.node, spares_others=call.spares_others)
+            if not has_our_drain(node) or node.reason != call.reason:
                 await client.drain(call.node, call.reason)
         case Undrain():
             if has_our_drain(await _read(client, call.node)):
@@ -141,7 +143,7 @@ async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -
     node = await client.node(name)
     if spares_others and is_somebodys(node):
         message = f"node {name} has been taken out of service by somebody else: {node.reason!r}; it is left alone"
-        raise OutsideFailed("DrainedBySomebodyElse", message, retry_after_s=RETRY_S)
+        raise OutsideFailed("DrainedBySomebodyElse", message, alone=True, retry_after_s=RETRY_S)
     return node
 
 
@@ -154,4 +156,4 @@ async def _forget(client: SlurmClient, call: Forget) -> None:
     with suppress(NotFound):
         back = await client.node(call.node)
         message = f"node {call.node} has registered again since it was forgotten, and is {back.state}: its worker stays"
-        raise OutsideFailed("RegisteredAnew", message, retry_after_s=RETRY_S)
+        raise OutsideFailed("RegisteredAnew", message, alone=True, retry_after_s=RETRY_S)

@@ -9,7 +9,9 @@
 
 A worker counts as there when it is ready, registered, not down and not drained by us. So new workers that do not come
 up use up what may be missing, and the rollout stops by itself: a bad image costs `maxUnavailable` workers. Outdated
-workers that Slurm has not got, or whose slurmd does not run, are replaced at once: there is nothing to lose.
+workers that Slurm has not got, or whose slurmd does not run, are replaced at once: there is nothing to lose. Those that
+run and are of no use all the same, down or not ready, go first and cost nothing: they are missing already. No more of
+them at once than may be missing, for they may all be there again in a moment.
 
 One that somebody else has drained counts as there, is not ours to wait for, and is not replaced: it would lose its
 drain. Only if its slurmd does not run, its pod is made anew, and the record in Slurm stays with its drain.
@@ -81,8 +83,9 @@ def rollout(
     old: Sequence[Worker],
     order: Callable[[Worker], Any],
     replicas: int,
+    missing: Sequence[str] = (),
 ) -> Rollout:
-    """`order`: whom it costs least to replace, first. `replicas`: how many there are to be."""
+    """`order`: whom it costs least to replace, first. `replicas`: how many there are to be. `missing`: who is not."""
     update = snapshot.object.spec.update
     names = {worker.name for worker in old}
     here = [worker for worker in staying if worker.name in names]
@@ -92,20 +95,33 @@ def rollout(
     if not moves(update, snapshot.now):
         return Rollout(waits=(told,), again_after_s=_turns_after_s(snapshot))
     movable = [worker for worker in here if not worker.is_somebodys]
-    begun = [worker for worker in movable if worker.has_our_drain]
     nothing_to_lose = [worker for worker in movable if worker.facts is Facts.UNREGISTERED or not worker.runs]
-    budget = sum(is_there(worker) for worker in staying) - (replicas - limits(update, replicas)[0])
-    healthy = sorted((w for w in movable if is_there(w)), key=lambda w: (w.is_ready, order(w)))
-    taken = healthy if update.window is not None else healthy[: max(0, budget)]
+    others = [worker for worker in movable if worker.facts is not Facts.UNREGISTERED and worker.runs]
+    if update.window is not None:
+        taken = [worker for worker in others if worker.heard]
+    else:
+        taken = in_turn(sorted(others, key=order), staying, replicas, limits(update, replicas)[0])
     new = [worker for worker in staying if worker.name not in names]
-    stopped, again_after_s = _stopped(snapshot, new, bool(taken or begun))
-    go = {worker.name for worker in (*begun, *nothing_to_lose, *taken)}
+    goes_on = bool(taken) or any(worker.has_our_drain for worker in nothing_to_lose)
+    stopped, again_after_s = _stopped(snapshot, new, missing, goes_on)
+    go = {worker.name for worker in (*nothing_to_lose, *taken)}
     return Rollout(
         remade=tuple(w for w in here if w.is_somebodys and not w.runs and not w.arrives),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
     )
+
+
+def in_turn(candidates: Sequence[Worker], staying: Sequence[Worker], count: int, missing_max: int) -> list[Worker]:
+    """Who may be replaced now, whom to take first being first: those on their way, those of no use, then as many of the
+    others as leave no more than `missing_max` missing."""
+    begun = [worker for worker in candidates if worker.has_our_drain]
+    idle = [w for w in candidates if w.heard and not w.has_our_drain and not is_there(w)]
+    fit = [worker for worker in candidates if is_there(worker)]
+    room = max(1, missing_max) - len(begun)
+    budget = sum([is_there(worker) for worker in staying]) - (count - missing_max)
+    return [*begun, *idle[: max(0, room)], *fit[: max(0, budget)]]
 
 
 def is_there(worker: Worker) -> bool:
@@ -140,14 +156,17 @@ def _turns_after_s(snapshot: Snapshot) -> float | None:
     return (min(ahead) - snapshot.now).total_seconds() if ahead else None
 
 
-def _stopped(snapshot: Snapshot, new: Sequence[Worker], goes_on: bool) -> tuple[tuple[Wait, ...], float | None]:
-    """New workers that are not there hold the rollout up; when they have had their time, a person must look."""
+def _stopped(
+    snapshot: Snapshot, new: Sequence[Worker], missing: Sequence[str], goes_on: bool
+) -> tuple[tuple[Wait, ...], float | None]:
+    """Workers that are not there hold the rollout up; when new ones have had their time, a person must look."""
     absent = [worker for worker in new if not is_there(worker) and not worker.has_our_drain]
-    if goes_on or not absent:
+    if goes_on or not (absent or missing):
         return (), None
     ages = [snapshot.now - at for w in absent if w.pod and (at := w.pod.metadata.creation_timestamp) is not None]
     left_s = STUCK_AFTER_S - max(ages, default=timedelta()).total_seconds()
     stuck = left_s <= 0
     more = f" for more than {STUCK_AFTER_S:g} s; look at them, or take the change back" if stuck else ""
-    message = f"the rollout waits for new workers that are not there{more}: {some([w.name for w in absent])}"
+    names = some([*(worker.name for worker in absent), *missing])
+    message = f"the rollout waits for workers that are not there{more}: {names}"
     return (Wait(reason="RolloutStopped", message=message, stalled=stuck),), None if stuck else left_s

@@ -32,6 +32,7 @@ class ModelSlurm:
         self.jobs: dict[int, str] = {}  # id -> node
         self.lost: list[int] = []
         self.reservations: dict[str, Reservation] = {}
+        self.held: set[str] = set()  # nodes that it refuses to forget
         self.done: list[Call] = []
         self._told: list[Callable[[str], None]] = []
 
@@ -64,6 +65,8 @@ class ModelSlurm:
         await asyncio.sleep(0.01)
         if not self.up:
             raise OutsideFailed("SlurmUnreachable", f"{cluster}: connection refused", retry_after_s=5.0)
+        if isinstance(call, Forget) and call.node in self.held:
+            raise OutsideFailed("NodeBusy", f"{call.node} is in somebody's reservation", alone=True, retry_after_s=5.0)
         self.done.append(call)
         match call:
             case Drain() if call.node in self.reasons:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from corral.engine import Delete, EmitEvent, Plan
+from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.leaving import surplus
 from corral.kinds.nodeset.plan import plan
 from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker
@@ -67,14 +68,65 @@ def test_without_a_word_from_people_no_drain_is_ever_forced() -> None:
     assert decided(held, replicas=0).actions == ()
 
 
+def warnings(found: Plan, reason: str) -> list[EmitEvent]:
+    events = [one for one in found.actions if isinstance(one, EmitEvent) and one.reason == reason]
+    assert all(one.type == "Warning" for one in events)
+    return events
+
+
 def test_a_drain_that_outlasts_what_people_allowed_is_forced_and_the_jobs_are_named() -> None:
     held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7, 8)), NOW - timedelta(seconds=61))
     found = decided(held, replicas=0, force_drain_after_seconds=60)
-    warning, removal = found.actions
-    assert isinstance(warning, EmitEvent)
-    assert isinstance(removal, Delete)
-    assert (warning.type, "jobs 7, 8 run" in warning.message, deleted(found)) == ("Warning", True, ["gpu-0"])
+    assert [type(one) for one in found.actions] == [EmitEvent, Delete]
+    (told,) = warnings(found, "JobsKilled")
+    assert ("2 jobs: 7, 8" in told.message, deleted(found)) == (True, ["gpu-0"])
     assert decided(held, replicas=0, force_drain_after_seconds=3600).actions == ()
+
+
+def test_all_jobs_are_named_however_many_they_are() -> None:
+    jobs = tuple(range(1_000_001, 1_000_201))
+    held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=jobs), NOW - timedelta(seconds=61))
+    told = [one.message for one in warnings(decided(held, replicas=0, force_drain_after_seconds=60), "JobsKilled")]
+    assert all(len(message.encode()) <= 1024 for message in told)
+    assert {int(word) for message in told for word in message.rpartition(": ")[2].split(", ")} == set(jobs)
+
+
+def test_what_many_workers_tell_is_of_each_ones_pod_so_that_nothing_is_dropped() -> None:
+    """An object may tell 25 things at once, then one in 5 minutes."""
+    at = NOW - timedelta(seconds=61)
+    held = [drained_at(a_worker(n, state="MIXED+DRAIN", reason=OURS, jobs=(n,)), at) for n in range(40)]
+    told = warnings(decided(*held, replicas=0, force_drain_after_seconds=60), "JobsKilled")
+    assert {one.regarding.uid for one in told} == {f"uid-gpu-{n}" for n in range(40)}
+    assert {one.related.name for one in told if one.related} == {"gpu"}
+
+
+def test_people_are_warned_when_it_is_drained_and_again_before_it_is_done_with_the_time() -> None:
+    busy = a_worker(0, state="MIXED", jobs=(7,))
+    begins = decided(busy, replicas=0, force_drain_after_seconds=3600)
+    (told,) = warnings(begins, "JobsToBeKilled")
+    assert "at 2026-11-16T03:00:00Z" in told.message
+    assert "job: 7" in told.message
+    assert warnings(decided(busy, replicas=0), "JobsToBeKilled") == []
+
+    def after(drained_s: float) -> Plan:
+        drained = a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7,))
+        held = drained_at(drained, NOW - timedelta(seconds=drained_s))
+        return decided(held, replicas=0, force_drain_after_seconds=3600)
+
+    assert (after(60).actions, after(60).again_after_s) == ((), 3600 - 300 - 60 + 1)
+    (again,) = warnings(after(3400), "JobsToBeKilled")
+    assert "at 2026-11-16T02:03:20Z" in again.message
+    assert after(3400).again_after_s == 201
+    assert deleted(after(3601)) == ["gpu-0"]
+
+
+def test_the_time_counts_from_when_it_was_to_go_and_not_from_a_drain_for_something_else() -> None:
+    unready = "corral: Kubernetes node m is not ready"
+    held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=unready, jobs=(7,)), NOW - timedelta(hours=2))
+    found = decided(held, replicas=0, force_drain_after_seconds=3600)
+    assert (calls(found), deleted(found)) == ([Drain(node="gpu-0", reason=OURS)], [])
+    assert "at 2026-11-16T03:00:00Z" in warnings(found, "JobsToBeKilled")[0].message
+    assert calls(decided(held, replicas=0)) == []  # without force it does not matter
 
 
 def test_somebody_elses_drain_is_never_forced() -> None:

@@ -75,6 +75,15 @@ async def test_what_is_done_already_is_not_done_again(slurm: RestClusters, rest:
     assert sent(rest) == []
 
 
+async def test_a_drain_of_ours_is_given_the_reason_for_which_its_worker_is_to_go_now(
+    slurm: RestClusters, rest: FakeRest
+) -> None:
+    await known(slurm)
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason="corral: not ready")), body())
+    await slurm.perform(CLUSTER, Drain(node="gpu-0", reason=OURS))
+    assert sent(rest) == ["POST"]
+
+
 async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm: RestClusters, rest: FakeRest) -> None:
     await known(slurm)
     rest.answer("node/gpu-0", refused(422, 2016))

@@ -10,6 +10,7 @@ from corral.kinds.nodeset.revision import before, kept, revision_of
 from corral.kinds.nodeset.rollout import limits
 from corral.kinds.nodeset.spec import Update
 from corral.kube.models.apps_v1 import ControllerRevision
+from corral.kube.models.core_v1 import PodCondition
 from tests.unit.kinds.nodeset.builders import OURS, SLURM, AWorker, a_nodeset, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made, reasons
 
@@ -20,6 +21,15 @@ def old(worker: AWorker) -> AWorker:
     assert worker.pod is not None
     metadata = msgspec.structs.replace(worker.pod.metadata, labels={names.REVISION_LABEL: OLD})
     return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, metadata=metadata))
+
+
+def unready(worker: AWorker) -> AWorker:
+    """Its slurmd runs, and kubelet says that it is not ready."""
+    assert worker.pod is not None
+    slurms = [one for one in worker.pod.status.conditions if one.type != "Ready"]
+    conditions = (PodCondition(type="Ready", status="False"), *slurms)
+    status = msgspec.structs.replace(worker.pod.status, conditions=conditions)
+    return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, status=status))
 
 
 def decided(*workers: AWorker, replicas: int | None = None, **update: object) -> Plan:
@@ -46,6 +56,28 @@ def test_whoever_is_missing_for_another_reason_counts() -> None:
     down = a_worker(0, state="DOWN")
     assert drains(decided(down, *(old(a_worker(n)) for n in (1, 2)), max_unavailable=1)) == []
     assert drains(decided(down, *(old(a_worker(n)) for n in (1, 2)), max_unavailable=2)) == ["gpu-2"]
+
+
+@pytest.mark.parametrize("unfit", [a_worker(0, state="DOWN"), unready(a_worker(0))], ids=["down", "not ready"])
+def test_an_outdated_worker_that_is_of_no_use_goes_first_and_holds_nobody_up(unfit: AWorker) -> None:
+    """As on a machine that has died: it is missing already, so its replacement costs nothing."""
+    found = decided(old(unfit), old(a_worker(1)), old(a_worker(2)), max_unavailable=1)
+    assert (drains(found), "RolloutStopped" in reasons(found)) == (["gpu-0"], False)
+
+
+def test_of_many_that_are_of_no_use_for_a_moment_no_more_go_at_once_than_may_be_missing() -> None:
+    blip = [old(unready(a_worker(n, state="MIXED", jobs=(n,)))) for n in range(6)]
+    assert len(drains(decided(*blip, max_unavailable=2))) == 2
+    begun = [old(unready(a_worker(n, state="MIXED+DRAIN", reason=OURS, jobs=(n,)))) for n in range(2)]
+    assert drains(decided(*begun, *blip[2:], max_unavailable=2)) == []
+
+
+def test_who_is_missing_is_named_when_the_rollout_stops_for_it() -> None:
+    gone = a_worker(1, leaving=True)  # on a machine that has died, where nobody ends it
+    found = decided(old(a_worker(0)), gone, old(a_worker(2)), max_unavailable=1)
+    assert drains(found) == []
+    (stopped,) = [wait for wait in found.waits if wait.reason == "RolloutStopped"]
+    assert "gpu-1" in stopped.message
 
 
 def test_somebody_elses_drain_holds_no_rollout_up_and_is_not_replaced() -> None:

@@ -180,6 +180,19 @@ def test_a_worker_that_registered_wrong_is_made_anew_but_not_at_once_and_not_all
     assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
 
 
+def test_while_the_one_before_is_missing_no_other_that_registered_wrong_goes() -> None:
+    wrong = [saying(a_worker(number), LINE, cpus=1, memory_mb=960, age_s=600) for number in (0, 1)]
+    for missing in (a_worker(2, leaving=True), a_worker(2, phase="Pending", registered=False)):
+        assert drains(plan(a_snapshot(*wrong, missing, replicas=3))) == []
+
+
+def test_where_none_may_be_missing_one_at_a_time_is_made_anew_all_the_same() -> None:
+    wrong = [saying(a_worker(number), LINE, cpus=1, memory_mb=960, age_s=600) for number in (0, 1)]
+    snapshot = a_snapshot(*wrong, replicas=2)
+    spec = replace(snapshot.object.spec, update=Update(max_unavailable=0, max_surge=1))
+    assert len(drains(plan(replace(snapshot, object=replace(snapshot.object, spec=spec))))) == 1
+
+
 def test_one_that_slurm_calls_invalid_is_made_anew_too() -> None:
     invalid = saying(a_worker(0, state="IDLE+INVALID_REG+DYNAMIC_NORM"), LINE, cpus=2, memory_mb=960, age_s=600)
     assert drains(plan(a_snapshot(invalid))) == ["gpu-0"]

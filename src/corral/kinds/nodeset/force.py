@@ -1,0 +1,112 @@
+"""`forceDrainAfterSeconds`: a worker that is to go and whose jobs outlast that time is deleted with them. Pure.
+
+The one way in which a job is killed. It is off unless people ask for it, and they are told which jobs: when the worker
+is drained, once more shortly before, and when it is done. Events are of the worker's pod, so that many workers that go
+at once do not use up what one object may tell.
+
+The time counts from when the worker was to go: the drain carries that reason since then. One that was drained for
+another reason before, as for a Kubernetes node that was not ready, is given the new one.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+from corral.engine import Action, Delete, EmitEvent, target
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.workers import Worker
+from corral.slurm.values import Job
+
+FORCED = "DrainForced"
+WARNED_BEFORE_S = 300.0  # or half of the time, where that is less
+NAMED_MAX = 60  # jobs in one event, which holds 1024 bytes
+
+
+def limit(snapshot: Snapshot) -> timedelta | None:
+    limit_s = snapshot.object.spec.force_drain_after_seconds
+    return None if limit_s is None else timedelta(seconds=limit_s)
+
+
+def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None:
+    """When it is deleted whatever it does; None: never, or it is not known since when it has been drained for this."""
+    within, node = limit(snapshot), worker.node
+    if within is None or node is None or node.reason_at is None or not worker.has_our_drain or node.reason != reason:
+        return None
+    return node.reason_at + within
+
+
+def is_overdue(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
+    """Only while Slurm tells, and only whom it concerns: it drains, and jobs hold it."""
+    at = deadline(snapshot, worker, reason)
+    return at is not None and worker.facts is Facts.DRAINING and not worker.is_leaving and snapshot.now > at
+
+
+def is_drained_for_something_else(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
+    """Its time has not begun."""
+    node = worker.node
+    return limit(snapshot) is not None and node is not None and worker.has_our_drain and node.reason != reason
+
+
+def warned_at_once(snapshot: Snapshot, worker: Worker, why: str) -> tuple[EmitEvent, ...]:
+    """With the drain that begins its time."""
+    within = limit(snapshot)
+    return _warned(snapshot, worker, why, snapshot.now + within) if within is not None else ()
+
+
+def warned_again(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> tuple[EmitEvent, ...]:
+    within, at = limit(snapshot), deadline(snapshot, worker, reason)
+    if within is None or at is None or not at - _notice(within) <= snapshot.now <= at:
+        return ()
+    return _warned(snapshot, worker, why, at)
+
+
+def next_look_s(snapshot: Snapshot, worker: Worker, reason: str) -> float | None:
+    """When there is something to say or to do."""
+    within, at = limit(snapshot), deadline(snapshot, worker, reason)
+    if within is None or at is None:
+        return None
+    ahead = [moment for moment in (at - _notice(within), at) if moment > snapshot.now]
+    return (min(ahead) - snapshot.now).total_seconds() + 1.0 if ahead else None
+
+
+def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """Slurm requeues what may be requeued."""
+    if worker.pod is None:
+        return ()
+    limit_s = snapshot.object.spec.force_drain_after_seconds
+    message = f"drained for more than {limit_s} s ({why}) and deleted by force"
+    told = _events(snapshot, worker, "JobsKilled", message, "Delete")
+    return *told, Delete(target=target(worker.pod), reason=FORCED, message=message)
+
+
+def _warned(snapshot: Snapshot, worker: Worker, why: str, at: datetime) -> tuple[EmitEvent, ...]:
+    message = f"to go ({why}), and deleted by force at {at:%Y-%m-%dT%H:%M:%SZ} with what runs then"
+    return _events(snapshot, worker, "JobsToBeKilled", message, "Drain") if worker.jobs else ()
+
+
+def _events(
+    snapshot: Snapshot, worker: Worker, reason: str, message: str, action: Literal["Delete", "Drain"]
+) -> tuple[EmitEvent, ...]:
+    """All jobs are named, in as many events as it takes."""
+    if worker.pod is None:
+        return ()
+    about, of = target(worker.pod), target(snapshot.object)
+    return tuple(
+        EmitEvent(
+            regarding=about, related=of, reason=reason, message=f"{message}; {text}", type="Warning", action=action
+        )
+        for text in _named(worker.jobs)
+    )
+
+
+def _named(jobs: Sequence[Job]) -> tuple[str, ...]:
+    if not jobs:
+        return ("no job is known to run",)
+    words = "job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    some = (jobs[start : start + NAMED_MAX] for start in range(0, len(jobs), NAMED_MAX))
+    return tuple(f"{words}: {', '.join(str(job.id) for job in ones)}" for ones in some)
+
+
+def _notice(within: timedelta) -> timedelta:
+    return min(timedelta(seconds=WARNED_BEFORE_S), within / 2)
