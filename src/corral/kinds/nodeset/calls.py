@@ -64,6 +64,20 @@ class Reserved(msgspec.Struct, frozen=True, kw_only=True):
     found: Reservation | None = None
 
 
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a partition: whether jobs may be submitted to it, as far as Slurm told. One that is not there takes none."""
+
+    told: bool = False
+    is_open: bool = True
+
+
+def door_in(view: View, partition: str) -> Door:
+    if not isinstance(view, Observed) or view.partitions is None:
+        return Door()
+    found = view.partitions.get(partition)
+    return Door(told=True, is_open=found is not None and "INACTIVE" not in found.state)
+
+
 def reserved_in(view: View, name: str) -> Reserved:
     if not isinstance(view, Observed) or view.reservations is None:
         return Reserved()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import TypedDict
 
 import msgspec
 
@@ -24,14 +25,17 @@ from corral.kinds.nodeset import mounts
 from corral.kinds.nodeset.beside import run_beside_slurmctld
 from corral.kinds.nodeset.calls import (
     Address,
+    Door,
     Drain,
     Forget,
     Narrow,
     OnlyByCommand,
     Reserve,
+    Reserved,
     SlurmClusters,
     Undrain,
     Unreserve,
+    door_in,
     reserved_in,
 )
 from corral.kinds.nodeset.farewell import FINALIZER
@@ -51,6 +55,7 @@ from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from corral.kube.selection import Selector
+from corral.slurm.facts import View
 
 MADE_BY_US = Selector(labels="app.kubernetes.io/managed-by=corral")
 BY_CONTROLLER = "controller"
@@ -58,6 +63,12 @@ BY_MACHINE = "machine"
 BY_MODE = "mode"
 BY_NODESET = "nodeset"
 BY_TAINT = "taint"
+
+
+class Seen(TypedDict):
+    slurm: View
+    reservation: Reserved
+    door: Door
 
 
 class NodeSetReconciler:
@@ -99,15 +110,13 @@ class NodeSetReconciler:
             driving_out=read.by_index(Node, BY_TAINT, DRIVES_OUT),
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
-            slurm=view,
-            reservation=reserved_in(view, names.reservation_name(key.name)),
             before=self._before.get(key),
+            **seen_by(nodeset, view),
         )
         if needs_proof(self._first_plan(key, snapshot)):
             view = await self._slurm.view(cluster, address, fresh=True, extras=extras_for(nodeset))
-            reservation = reserved_in(view, names.reservation_name(key.name))
-            before = snapshot.remembered()
-            snapshot = msgspec.structs.replace(snapshot, slurm=view, reservation=reservation, before=before)
+            seen = seen_by(nodeset, view)
+            snapshot = msgspec.structs.replace(snapshot, before=snapshot.remembered(), **seen)
         self._before[key] = snapshot.remembered()
         return snapshot
 
@@ -166,6 +175,12 @@ class NodeSetReconciler:
         finally:
             end()
             await self._slurm.close()
+
+
+def seen_by(nodeset: NodeSet, view: View) -> Seen:
+    """What of a snapshot is Slurm's."""
+    name = nodeset.metadata.name
+    return Seen(slurm=view, reservation=reserved_in(view, names.reservation_name(name)), door=door_in(view, name))
 
 
 def machines_of(nodeset: NodeSet, roster: Roster, read: Reader) -> dict[str, Node]:

@@ -1,7 +1,11 @@
 """What to do for a NodeSet that is being deleted: its workers go as all do, then the finalizer. Pure.
 
-Its partition is down from the beginning: the Controller writes it as INACTIVE. Jobs that wait in it would end as failed
-with the partition's line, so they are waited for: people move them to another partition, or cancel them.
+Its partition is down first: the Controller writes it as INACTIVE, and from then on slurmctld takes no job for it. Jobs
+that wait in it would end as failed with the partition's line, so they are waited for: people move them to another
+partition, or cancel them. The set is let go when a look that saw the partition closed, and jobs after that, found none.
+
+slurmctld reads its files anew for that, and so does every slurmd, which registers anew then. None is forgotten before
+it has, or has had time for it: it would come back without a drain.
 """
 
 from collections.abc import Sequence
@@ -10,6 +14,8 @@ from datetime import timedelta
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.each import beside
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.making import ended
 from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
@@ -21,7 +27,10 @@ from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
 
 FINALIZER = "slurm.corral.dev/drain"
-GIVEN_UP_S = 300.0  # a deletion without pods does not wait longer for a Slurm that does not answer
+GIVEN_UP_S = 300.0  # a deletion without pods and partition does not wait longer for a Slurm that does not answer
+CLOSES_WITHIN_S = 5.0  # how often to look whether its partition is down
+READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its files anew by then, or does not answer
+LOOKED_AGAIN_S = 5.0
 
 
 def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
@@ -32,23 +41,27 @@ def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     with_pod = [worker for worker in known if worker.pod]
     if snapshot.controller is None:
         return _with_nobody_to_ask(snapshot, known) if with_pod else _let_go(snapshot)
-    if recent(snapshot) is None and not with_pod and _may_still_answer(snapshot):
-        return Plan(
-            waits=(Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot)),), again_after_s=GIVEN_UP_S
-        )
-    if recent(snapshot) is None and with_pod:
+    if recent(snapshot) is None and not with_pod and not _has_partition(snapshot):
+        if not _may_still_answer(snapshot):
+            return _let_go(snapshot)
+        silent = Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot))
+        return Plan(waits=(silent,), again_after_s=GIVEN_UP_S)
+    if recent(snapshot) is None:
         goes_on = "Slurm answers" if nodeset.status.external else "Slurm answers, or its Controller is deleted too"
-        stuck = f"{unreachable_text(snapshot)}; deletion goes on when {goes_on}. {_given_up(nodeset)}"
+        give_up = _given_up(nodeset) if with_pod else "Jobs may wait in its partition, which would end with it"
+        stuck = f"{unreachable_text(snapshot)}; deletion goes on when {goes_on}. {give_up}"
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
-    queued = _queued(snapshot)
+    queued = beside(_closing(snapshot), _queued(snapshot))
     if not known:
         return released(snapshot) + (queued if queued.waits else _let_go(snapshot))
     stays = [worker for worker in known if not worker.has_ended and not worker.is_leaving]
+    anew = [worker for worker in stays if _registers_anew(snapshot, worker)]
     return beside(
         ended(known),
         told_of_machines(snapshot.now, (), stays),
         released(snapshot),
-        removed(snapshot, stays, "deletion", spares_others=False),
+        removed(snapshot, without(stays, anew), "deletion", spares_others=False),
+        _registering(anew),
         Plan(waits=_pods_going(with_pod)),
         queued,
     )
@@ -76,11 +89,43 @@ def _given_up(nodeset: NodeSet) -> str:
     return f"To give up what may run on its workers: {command}"
 
 
-def _queued(snapshot: Snapshot) -> Plan:
-    """Jobs whose records point to its partition; not when the whole cluster goes."""
-    nodeset, view, controller = snapshot.object, recent(snapshot), snapshot.controller
+def _has_partition(snapshot: Snapshot) -> bool:
+    """Whether a partition goes with it; not when the whole cluster does, and not where others write its lines."""
+    controller = snapshot.controller
     is_last = controller is None or controller.metadata.deletion_timestamp is not None
-    if view is None or is_last or not nodeset.spec.partition.enabled:
+    is_ours = controller is not None and controller.spec.external is None
+    return snapshot.object.spec.partition.enabled and is_ours and not is_last
+
+
+def _closing(snapshot: Snapshot) -> Plan:
+    if not _has_partition(snapshot) or (snapshot.door.told and not snapshot.door.is_open):
+        return NOTHING
+    name = snapshot.object.metadata.name
+    message = f"waiting for slurmctld to take no job for partition {name} any more (State=INACTIVE)"
+    return Plan(waits=(Wait(reason="PartitionOpen", message=message),), again_after_s=CLOSES_WITHIN_S)
+
+
+def _registers_anew(snapshot: Snapshot, worker: Worker) -> bool:
+    """Whether its slurmd may be about to, having been told to read its files."""
+    at, node = snapshot.object.metadata.deletion_timestamp, worker.node
+    if at is None or not _has_partition(snapshot) or not worker.runs or worker.facts is not Facts.DRAINED:
+        return False
+    has = node is not None and node.registered_at is not None and node.registered_at > at
+    return not has and snapshot.now - at < timedelta(seconds=READ_WITHIN_S)
+
+
+def _registering(workers: Sequence[Worker]) -> Plan:
+    if not workers:
+        return NOTHING
+    names = some([worker.name for worker in workers])
+    message = f"drained, and about to register once more, for slurmctld reads its files anew: {names}"
+    return Plan(waits=(Wait(reason="WorkerArriving", message=message),), again_after_s=LOOKED_AGAIN_S)
+
+
+def _queued(snapshot: Snapshot) -> Plan:
+    """Jobs whose records point to its partition."""
+    nodeset, view = snapshot.object, recent(snapshot)
+    if view is None or not _has_partition(snapshot):
         return NOTHING
     name = nodeset.metadata.name
     jobs = [

@@ -51,10 +51,10 @@ SHOWN_MAX = 250  # pods whose conditions are written in one pass; that brings th
 
 def plan(snapshot: Snapshot) -> Plan:
     nodeset = snapshot.object
+    if nodeset.metadata.deletion_timestamp is not None:  # also of one that is suspended: it is the later wish
+        return _with_states_shown(snapshot, farewell(snapshot, snapshot.workers))
     if nodeset.spec.suspend:
         return NOTHING
-    if nodeset.metadata.deletion_timestamp is not None:
-        return _with_states_shown(snapshot, farewell(snapshot, snapshot.workers))
     if snapshot.controller is None:
         name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
         return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))

@@ -17,7 +17,9 @@ def needs_proof(decided: Plan) -> bool:
 
 
 def extras_for(nodeset: NodeSet) -> frozenset[Extra]:
-    return frozenset({Extra.RESERVATIONS}) if is_asked_for(nodeset) else frozenset()
+    closes = nodeset.metadata.deletion_timestamp is not None and nodeset.spec.partition.enabled
+    wanted = {Extra.RESERVATIONS: is_asked_for(nodeset), Extra.PARTITIONS: closes}
+    return frozenset(extra for extra, is_wanted in wanted.items() if is_wanted)
 
 
 def _takes_away(action: Action) -> bool:

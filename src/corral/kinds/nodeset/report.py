@@ -19,7 +19,8 @@ from corral.kube.meta import Condition
 
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     nodeset, known = snapshot.object, snapshot.workers
-    said = SUSPENDED if nodeset.spec.suspend else verdict(outcome, ready_message="every worker is there")
+    is_held = nodeset.spec.suspend and nodeset.metadata.deletion_timestamp is None
+    said = SUSPENDED if is_held else verdict(outcome, ready_message="every worker is there")
     live = snapshot.live
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision

@@ -9,7 +9,7 @@ from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.derived import derived
 from corral.kinds.nodeset.arrival import settled_since
-from corral.kinds.nodeset.calls import Reserved
+from corral.kinds.nodeset.calls import Door, Reserved
 from corral.kinds.nodeset.gathering import Before, Told, gathered
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.workers import Worker
@@ -38,6 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
     absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
     reservation: Reserved = Reserved()
+    door: Door = Door()  # of its partition, asked for only when it is being deleted
     before: Before | None = None
 
     @derived
@@ -72,6 +73,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and (recent(earlier) is None) == (recent(later) is None)
         and earlier.controller == later.controller
         and earlier.reservation == later.reservation
+        and earlier.door == later.door
         and before.spec == after.spec
         and before.status.ordinals == after.status.ordinals
         and before.status.ordinal_to_node == after.status.ordinal_to_node

@@ -156,7 +156,7 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away, or it is deleted.")] = False
 
     @property
     def is_per_machine(self) -> bool:

@@ -127,6 +127,15 @@ def test_a_suspended_nodeset_changes_nothing() -> None:
     assert plan(a_snapshot(a_worker(0), a_worker(1), replicas=5, suspend=True)) == Plan()
 
 
+def test_a_suspended_nodeset_that_is_deleted_goes_as_any_other_and_says_what_it_waits_for() -> None:
+    held = a_snapshot(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7,)), suspend=True, deleted=True)
+    assert reasons(plan(held)) == ["Draining"]
+    ready = next(one for one in report(held, Outcome(plan=plan(held))).conditions if one.type == "Ready")
+    assert ready.reason == "Draining"
+    (leave,) = plan(a_snapshot(suspend=True, deleted=True)).actions
+    assert isinstance(leave, RemoveFinalizer)
+
+
 # --- fewer workers
 
 
