@@ -8,6 +8,7 @@
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it; made again
     a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
     a drain of ours on a worker that stays    lift it
+    somebody's drain that slurmctld has lost  set it again (see `restoring`)
     a state in Slurm that changed    show it as conditions of the worker's pod
     something that is refused        what does not need it is done all the same: each worker's own, and each of these
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
@@ -39,6 +40,7 @@ from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
 from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import opened, reserved
+from corral.kinds.nodeset.restoring import restored
 from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.shown import shown
 from corral.kinds.nodeset.snapshot import Snapshot, recent
@@ -94,6 +96,7 @@ def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
     return beside(
         told_of_machines(snapshot.now, fates.staying, fates.leaving),
         stale_forgotten(snapshot, fates.staying),
+        restored(snapshot, fates.staying),
         _kept(snapshot, untroubled),
     )
 

@@ -1,12 +1,14 @@
 """What a NodeSet's status says: counts, the standard conditions, and whether Slurm answers. Pure."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds import names
 from corral.kinds.nodeset.ordinals import folded, unfolded
 from corral.kinds.nodeset.pins import pins
-from corral.kinds.nodeset.places import Asked, asked_for, asked_ordinals, is_of_other_mode
+from corral.kinds.nodeset.places import Asked, asked_for, asked_ordinals, is_of_other_mode, lasting
+from corral.kinds.nodeset.restoring import lost_drains
 from corral.kinds.nodeset.revision import revision_of
 from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
@@ -45,6 +47,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         ordinals=folded(ordinals) if not nodeset.spec.is_per_machine else "",
         ordinal_to_node=pins(snapshot, ordinals),
         reservation=_reservation(snapshot),
+        lost_drains=_lost_drains(snapshot, asked),
         external=snapshot.controller.spec.external is not None if snapshot.controller else nodeset.status.external,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
@@ -64,6 +67,13 @@ def _asked(snapshot: Snapshot) -> Asked | None:
         return asked_for(snapshot, snapshot.controller) if snapshot.controller else None
     except (BadOverride, BadUpdate):
         return None
+
+
+def _lost_drains(snapshot: Snapshot, asked: Asked | None) -> Mapping[str, str]:
+    controller = snapshot.controller
+    if asked is None or controller is None:
+        return snapshot.object.status.lost_drains
+    return lost_drains(snapshot, lambda: lasting(snapshot, controller, asked))
 
 
 def slurm_reachable(snapshot: Snapshot) -> Condition:

@@ -1,8 +1,9 @@
 """What Slurm says of a worker, as conditions of its pod: `SlurmNodeStateIdle`, `SlurmNodeStateDrain`, ... Pure.
 
 There is one for the node's base state and one for each flag that people act on, all True, with Slurm's reason as the
-message; those that no longer hold are taken away. Flags that come and go with each job (COMPLETING) are not shown. Who
-showed something and has no record any more is `SlurmNodeStateMissing`; who has never registered shows nothing.
+message, and who gave it and when, as scontrol writes it; those that no longer hold are taken away. Flags that come and
+go with each job (COMPLETING) are not shown. Who showed something and has no record any more is `SlurmNodeStateMissing`;
+who has never registered shows nothing.
 """
 
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from corral.slurm.values import Node
 
 PREFIX = "SlurmNodeState"
 MISSING = f"{PREFIX}Missing"
+DRAINED = f"{PREFIX}Drain"
 FOR_EVER = datetime.max.replace(tzinfo=UTC)
 SHOWN = (Flag.DRAIN, Flag.FAIL, Flag.INVALID_REG, Flag.MAINTENANCE, Flag.NOT_RESPONDING, Flag.POWERED_DOWN)
 MESSAGE_MAX = 1024
@@ -28,7 +30,7 @@ class Shown(Model, frozen=True, kw_only=True):
 
 def is_shown(pod: Pod, node: Node | None) -> bool:
     """A pod has one condition of a type."""
-    kinds, message, there = _kinds(pod, node), _message(node), 0
+    kinds, message, there = _kinds(pod, node), _message(pod, node), 0
     for one in pod.status.conditions:
         if one.type.startswith(PREFIX):
             if one.type not in kinds or one.status != "True" or one.message != message:
@@ -45,7 +47,7 @@ def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
                 type=kind,
                 status="True",
                 reason="SlurmSays",
-                message=_message(node),
+                message=_message(pod, node),
                 last_transition_time=since.get(kind) or now,
             )
             for kind in _kinds(pod, node)
@@ -60,6 +62,12 @@ def missing_since(pod: Pod) -> datetime | None:
         return None
     missing = [one.last_transition_time for one in found if one.type == MISSING]
     return missing[0] if len(missing) == len(found) and missing[0] is not None else FOR_EVER
+
+
+def said_of_drain(pod: Pod) -> str:
+    """With what it was drained when Slurm told last; empty if it was not. It stays when the record has vanished."""
+    found = [one.message for one in pod.status.conditions if one.type in (DRAINED, MISSING)]
+    return found[0] if found else ""
 
 
 def _kinds(pod: Pod, node: Node | None) -> tuple[str, ...]:
@@ -80,5 +88,13 @@ def _word(value: str) -> str:
     return "".join(part.capitalize() for part in value.split("_"))
 
 
-def _message(node: Node | None) -> str:
-    return node.reason[:MESSAGE_MAX] if node is not None else ""
+def _message(pod: Pod, node: Node | None) -> str:
+    return said_of_drain(pod) if node is None else _reason(node)
+
+
+def _reason(node: Node) -> str:
+    if not node.reason or (not node.reason_by and node.reason_at is None):
+        return node.reason[:MESSAGE_MAX]
+    since = f"{node.reason_at:%Y-%m-%dT%H:%M:%SZ}" if node.reason_at is not None else ""
+    who = f" [{node.reason_by}@{since}]"
+    return node.reason[: MESSAGE_MAX - len(who)] + who

@@ -76,6 +76,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.door == later.door
         and before.spec == after.spec
         and before.status.ordinals == after.status.ordinals
+        and before.status.lost_drains == after.status.lost_drains
         and before.status.ordinal_to_node == after.status.ordinal_to_node
         and before.metadata.uid == after.metadata.uid
         and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp

@@ -179,6 +179,10 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
         str, Meta(max_length=65536, description="Those that are asked for: a worker that is made again has its own.")
     ] = ""
     ordinal_to_node: Annotated[Mapping[str, str], Meta(description="Where workers are pinned to.")] = EMPTY
+    lost_drains: Annotated[
+        Mapping[str, str],
+        Meta(description="Workers that somebody had drained when slurmctld lost them: they are drained again so."),
+    ] = EMPTY
     external: Annotated[
         bool, Meta(description="Its slurmctld runs elsewhere. It stays so when the Controller goes.")
     ] = False

@@ -13,7 +13,7 @@ from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.revision import kept
-from corral.kinds.nodeset.shown import shown
+from corral.kinds.nodeset.shown import PREFIX, shown
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 from corral.kinds.parts import Ref
@@ -106,7 +106,8 @@ def a_worker(
 
 def with_shown(pod: Pod, node: Node | None) -> Pod:
     """What Slurm says is on the pod, as an earlier pass wrote it."""
-    conditions = (*pod.status.conditions, *shown(pod, node, NOW).conditions)
+    others = [one for one in pod.status.conditions if not one.type.startswith(PREFIX)]
+    conditions = (*others, *shown(pod, node, NOW).conditions)
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 

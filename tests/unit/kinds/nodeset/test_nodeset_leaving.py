@@ -9,7 +9,7 @@ from corral.engine import Delete, EmitEvent, Plan
 from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.leaving import surplus
 from corral.kinds.nodeset.plan import plan
-from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker, with_shown
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made
 
 BUSY = "MIXED"
@@ -28,7 +28,9 @@ def decided(*given: AWorker, replicas: int, now: datetime = NOW, **spec: object)
 
 def drained_at(worker: AWorker, at: datetime) -> AWorker:
     assert worker.node is not None
-    return msgspec.structs.replace(worker, node=msgspec.structs.replace(worker.node, reason_at=at))
+    assert worker.pod is not None
+    node = msgspec.structs.replace(worker.node, reason_at=at)
+    return msgspec.structs.replace(worker, node=node, pod=with_shown(worker.pod, node))
 
 
 def test_who_costs_least_goes_first() -> None:

@@ -1,0 +1,51 @@
+"""A drain that somebody set outlives its record: when slurmctld has lost the node, it is drained again. Pure.
+
+A pod shows Slurm's reason with who gave it and when (`shown`), also after the record has vanished. The status of the
+NodeSet keeps it from then on, for the pod may be made anew, until the worker has registered and has a drain again. The
+new drain has the same words, and those of who and when behind them. With the NodeSet itself, or with the place of the
+worker in it, it goes.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from corral.engine import Outside, Plan
+from corral.kinds.nodeset.calls import REASON_PREFIX, Drain
+from corral.kinds.nodeset.each import each
+from corral.kinds.nodeset.removal import slurm_call
+from corral.kinds.nodeset.shown import said_of_drain
+from corral.kinds.nodeset.snapshot import Snapshot, recent
+from corral.kinds.nodeset.workers import Worker
+
+KEPT_MAX = 1000
+_AGAIN = re.compile(r"^(.*\[[^\[\]]*@[^\[\]]*\]) \[slurm@[^\[\]]*\]$")  # who drained it first, and that we did again
+
+
+def restored(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
+    kept = snapshot.object.status.lost_drains
+    back = [worker for worker in staying if worker.name in kept and worker.node is not None and not worker.has_drain]
+    return each((_drained(snapshot, worker, kept[worker.name]),) for worker in back if not worker.arrives)
+
+
+def lost_drains(snapshot: Snapshot, lasting: Callable[[], Set[str]]) -> Mapping[str, str]:
+    """By worker: what to drain it with when it is back. `lasting`: workers that are asked for."""
+    before, missing = snapshot.object.status.lost_drains, [w for w in snapshot.live if w.node is None]
+    if recent(snapshot) is None or not (before or missing):
+        return before
+    drained = {worker.name for worker in snapshot.workers if worker.has_drain}
+    asked = lasting() if before else frozenset[str]()
+    kept = {name: text for name, text in before.items() if name in asked and name not in drained}
+    found = {w.name: _first(said_of_drain(w.pod)) for w in missing if w.pod is not None and w.name not in kept}
+    theirs = {name: text for name, text in found.items() if text and not text.startswith(REASON_PREFIX)}
+    return dict(sorted({**kept, **theirs}.items())[:KEPT_MAX])
+
+
+def _drained(snapshot: Snapshot, worker: Worker, reason: str) -> Outside:
+    message = f"somebody had drained it, and slurmctld has lost its record since: {reason}"
+    return slurm_call(snapshot, Drain(node=worker.name, reason=reason), "DrainRestored", message)
+
+
+def _first(text: str) -> str:
+    """Without our own name behind that of who drained it."""
+    found = _AGAIN.match(text)
+    return found.group(1) if found else text
