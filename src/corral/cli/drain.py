@@ -1,10 +1,11 @@
 """`corral drain NODE`: take a Kubernetes node out of service without killing a job; `corral undrain` gives it back.
 
-The node is cordoned and told why; Corral drains its workers in Slurm with that reason, lets their jobs end, and moves
-them. What else runs there is not Corral's: `kubectl drain` evicts it, and finds no worker left to wait for.
+The node is cordoned and told why and by whom; Corral drains its workers in Slurm with that reason, lets their jobs end,
+and moves them. What else runs there is not Corral's: `kubectl drain` evicts it, and finds no worker left to wait for.
 """
 
 import asyncio
+import getpass
 import time
 from collections.abc import Callable
 
@@ -14,8 +15,10 @@ from corral.cli.errors import CHANGES, Failure
 from corral.cli.options import Cluster, cluster_options, duration_option
 from corral.kinds import names
 from corral.kube.client import Client, Precondition, Selector
-from corral.kube.errors import NotFound
+from corral.kube.errors import KubeError, NotFound
+from corral.kube.meta import Resource
 from corral.kube.models.core_v1 import Node, Pod
+from corral.kube.unstructured import untyped
 
 FIELD_MANAGER = "corral-drain"
 LOOK_EVERY_S = 2.0
@@ -36,7 +39,7 @@ def drain_command(node: str, reason: str, wait: bool, timeout: float, cluster: C
 
     async def do() -> bool:
         async with cluster.client() as client:
-            await set_cordon(client, node, reason=reason)
+            await set_cordon(client, node, reason=reason, by=await who_asks(client))
             click.echo(f"node {node} is cordoned: {reason}", err=True)
             return not wait or await emptied(client, node, timeout, lambda line: click.echo(line, err=True))
 
@@ -44,7 +47,18 @@ def drain_command(node: str, reason: str, wait: bool, timeout: float, cluster: C
         raise SystemExit(CHANGES)
 
 
-async def set_cordon(client: Client, name: str, *, reason: str | None) -> None:
+async def who_asks(client: Client) -> str:
+    """As the server knows this person; as this machine does, where it does not tell."""
+    question = Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False)
+    content = {"apiVersion": question.api_version, "kind": question.kind}
+    try:
+        answer = await client.create(untyped(question)(content=content), field_manager=FIELD_MANAGER)
+    except KubeError:
+        return getpass.getuser()
+    return str(answer.get("status", "userInfo", "username", default="") or getpass.getuser())
+
+
+async def set_cordon(client: Client, name: str, *, reason: str | None, by: str | None = None) -> None:
     """`reason` None: lift it. Only of the node that was looked at; its other fields are not touched."""
     try:
         node = await client.get(Node, name)
@@ -54,7 +68,7 @@ async def set_cordon(client: Client, name: str, *, reason: str | None) -> None:
         Node,
         name,
         merge={
-            "metadata": {"annotations": {names.DRAIN_REASON: reason}},
+            "metadata": {"annotations": {names.DRAIN_REASON: reason, names.DRAINED_BY: by}},
             "spec": {"unschedulable": None if reason is None else True},
         },
         precondition=Precondition(uid=node.metadata.uid),

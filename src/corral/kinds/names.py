@@ -35,6 +35,7 @@ CLUSTER_LABEL = "slurm.corral.dev/cluster"  # the Controller's name, on everythi
 COMPONENT_LABEL = "app.kubernetes.io/component"
 NODESET_LABEL = "slurm.corral.dev/nodeset"
 DRAIN_REASON = "slurm.corral.dev/drain-reason"  # annotation of a Kubernetes node: why `corral drain` cordoned it
+DRAINED_BY = "slurm.corral.dev/drained-by"  # and who did
 REVISION_LABEL = "slurm.corral.dev/revision"  # on a worker's pod: what it was made from
 NODE_CONF = "slurm.corral.dev/node-conf"  # annotation of a worker's pod: how it registers, when it asks its node
 NODE_CONF_AT = "slurm.corral.dev/node-conf-at"  # and since when it is told that

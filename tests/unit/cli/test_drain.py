@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from corral.cli.drain import emptied, set_cordon, waiting_for, workers_on
+from corral.cli.drain import emptied, set_cordon, waiting_for, who_asks, workers_on
 from corral.cli.errors import Failure
 from corral.kinds import names
 from corral.kube.client import Client
@@ -30,17 +30,24 @@ async def test_a_node_is_cordoned_with_a_reason_and_given_back_and_nothing_else_
 ) -> None:
     client = Client(server.connect("cli"))
     before = server.get(Node, "m")
-    await set_cordon(client, "m", reason="new fan")
+    await set_cordon(client, "m", reason="new fan", by="alice")
     cordoned = server.get(Node, "m")
     assert before is not None
     assert cordoned is not None
     assert cordoned["spec"] == {**before["spec"], "unschedulable": True}
-    assert cordoned["metadata"]["annotations"] == {names.DRAIN_REASON: "new fan"}
+    assert cordoned["metadata"]["annotations"] == {names.DRAIN_REASON: "new fan", names.DRAINED_BY: "alice"}
     await set_cordon(client, "m", reason=None)
     back = server.get(Node, "m")
     assert back is not None
     assert back["spec"] == before["spec"]
     assert not back["metadata"].get("annotations")
+
+
+async def test_who_asks_is_whom_the_server_knows_and_where_it_does_not_tell_whom_this_machine_does(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert await who_asks(Client(server.connect("cli"))) == "bob"
 
 
 async def test_only_workers_of_that_node_are_waited_for(server: FakeApiServer) -> None:

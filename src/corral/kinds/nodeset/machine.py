@@ -32,8 +32,7 @@ def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
     if machine is None:
         return Trouble(f"Kubernetes node {name} is gone")
     if is_to_be_emptied(machine):
-        said = _readable(machine.metadata.annotations.get(names.DRAIN_REASON, ""))
-        return Trouble(f"Kubernetes node {name} is cordoned{f': {said}' if said else ''}", leaves=True)
+        return Trouble(f"Kubernetes node {name} is cordoned{_said_by_people(machine)}", leaves=True)
     if (taint := untolerated(theirs(pod.spec.tolerations), machine, (DRIVES_OUT,))) is not None:
         return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}", leaves=True)
     return None if is_ready(machine) else Trouble(f"Kubernetes node {name} is not ready")
@@ -41,6 +40,12 @@ def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
 
 def is_to_be_emptied(machine: Node) -> bool:
     return machine.spec.unschedulable is True
+
+
+def _said_by_people(machine: Node) -> str:
+    """Why, and who, if `corral drain` was told."""
+    why, who = (_readable(machine.metadata.annotations.get(key, "")) for key in (names.DRAIN_REASON, names.DRAINED_BY))
+    return (f": {why}" if why else "") + (f" (by {who})" if who else "")
 
 
 def _readable(text: str) -> str:

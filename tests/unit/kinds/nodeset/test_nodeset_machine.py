@@ -21,9 +21,15 @@ CORDONED = "corral: Kubernetes node m is cordoned"
 
 
 def a_machine(
-    *, cordoned: bool = False, ready: str = "True", taints: tuple[Taint, ...] = (), why: str = "", ip: str = ""
+    *,
+    cordoned: bool = False,
+    ready: str = "True",
+    taints: tuple[Taint, ...] = (),
+    why: str = "",
+    who: str = "",
+    ip: str = "",
 ) -> Node:
-    annotations: Mapping[str, str] = {names.DRAIN_REASON: why} if why else EMPTY
+    annotations: Mapping[str, str] = {names.DRAIN_REASON: why, names.DRAINED_BY: who} if why else EMPTY
     return Node(
         metadata=ObjectMeta(name="m", annotations=annotations, resource_version=ip),
         spec=NodeSpec(unschedulable=cordoned, taints=taints),
@@ -50,6 +56,7 @@ def why_drained(found: Plan) -> list[str]:
     [
         (a_machine(cordoned=True), CORDONED),
         (a_machine(cordoned=True, why="new\nfan"), f"{CORDONED}: new fan"),
+        (a_machine(cordoned=True, why="new fan", who="alice"), f"{CORDONED}: new fan (by alice)"),
         (a_machine(ready="Unknown"), "corral: Kubernetes node m is not ready"),
         (a_machine(taints=(Taint(key="x", effect="NoExecute"),)), "corral: Kubernetes node m has taint x:NoExecute"),
         (None, "corral: Kubernetes node m is gone"),
