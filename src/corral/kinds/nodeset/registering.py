@@ -60,8 +60,8 @@ def _may_go_now(worker: Worker) -> bool:
 
 def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
     """A record from an earlier life of a worker whose slurmd has not started: it would keep what it has."""
-    stale = [worker for worker in live if worker.is_registered_wrong and not worker.runs and _may_be_forgotten(worker)]
-    message = "its worker comes back with other CPUs or another memory; it registers anew"
+    stale = [worker for worker in live if worker.has_record_of_another and _may_be_forgotten(worker)]
+    message = "its worker comes back and says something else of itself; it registers anew"
     calls = (Forget(node=worker.name) for worker in stale)
     return each((slurm_call(snapshot, call, "RecordOutdated", message),) for call in calls)
 
@@ -71,13 +71,27 @@ def registered_wrong(
 ) -> tuple[list[Worker], Plan]:
     """Those to be made anew for it, no more at once than may be missing; and what to wait for."""
     wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.is_somebodys]
-    if not wrong:
-        return [], NOTHING
-    due = [worker for worker in wrong if _left_s(snapshot, worker) <= 0]
-    message = f"registered otherwise than they were made, and are made anew: {some([worker.name for worker in wrong])}"
-    soonest_s = min((left_s for worker in wrong if (left_s := _left_s(snapshot, worker)) > 0), default=None)
+    ours = [worker for worker in wrong if not _is_slurms(snapshot, worker)]
+    told = _slurms([worker.name for worker in wrong if _is_slurms(snapshot, worker)])
+    if not ours:
+        return [], told
+    due = [worker for worker in ours if _left_s(snapshot, worker) <= 0]
+    message = f"registered otherwise than they were made, and are made anew: {some([worker.name for worker in ours])}"
+    soonest_s = min((left_s for worker in ours if (left_s := _left_s(snapshot, worker)) > 0), default=None)
     waiting = Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
-    return in_turn(due, staying, count, missing_max), waiting
+    return in_turn(due, staying, count, missing_max), told + waiting
+
+
+def _is_slurms(snapshot: Snapshot, worker: Worker) -> bool:
+    """GresTypes of a Slurm elsewhere are its admins': without them a worker would lack its Gres again and again."""
+    return snapshot.object.status.external and worker.lacks_gres
+
+
+def _slurms(names: Sequence[str]) -> Plan:
+    if not names:
+        return NOTHING
+    message = f"Slurm has no Gres of {some(names)} on record: name them in GresTypes there, then delete these pods"
+    return Plan(waits=(Wait(reason="RegisteredWrong", message=message, stalled=True),))
 
 
 def _left_s(snapshot: Snapshot, worker: Worker) -> float:

@@ -12,14 +12,16 @@ line is written to it as an annotation once it has a node, and its slurmd does n
 not say leaves out the word, or the part of it between commas. A worker is made anew when its node says something else
 later.
 
-slurmctld keeps what a node registered with first. A record that has other CPUs or another memory than its worker now
-says is therefore forgotten before the worker's slurmd starts; one that was missed then costs the worker a replacement.
+slurmctld keeps what a node registered with first. A record that says otherwise than its worker does now is therefore
+forgotten before the worker's slurmd starts. One that was missed then costs the worker a replacement, if it lacks what
+the worker brings: CPUs, memory, Gres, features. Weight, topology and more features people give while it runs.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 from corral.kinds import names
 from corral.kinds.nodeset.spec import NodeSet
@@ -37,6 +39,9 @@ MEMORY_UNSAID_MB = 1024
 _LAYOUT = frozenset({"cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore"})
 _FEATURES = frozenset({"feature", "features"})
 _ASKED = re.compile(r"\{([^{}]+)\}")
+_ASIDE = re.compile(r"\([^()]*\)")  # where it is, as slurmctld adds it; and `(null)`
+_COUNT = re.compile(r"(\d+)([kKmMgG]?)")
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _UNFIT = re.compile(r"[^A-Za-z0-9._:/@+-]")  # for a part of a word of Slurm's
 
 
@@ -86,9 +91,28 @@ def is_otherwise(pod: Pod, machine: Node | None) -> bool:
 
 
 def is_registered_wrong(line: str, node: slurm.Node) -> bool:
-    """Whether slurmctld has other CPUs or another memory on record than the worker says."""
-    cpus, memory_mb = _numbers(line)
-    return _differ(cpus, node.cpus) or _differ(memory_mb, node.memory_mb)
+    """Whether what slurmctld has on record is not what the worker brings."""
+    said, features = _words(line), {*node.features}
+    is_short = bool(features) and not said.features <= features
+    return _differs_in_numbers(said, node) or is_short or lacks_gres(line, node)
+
+
+def lacks_gres(line: str, node: slurm.Node) -> bool:
+    """Slurm drops without a word what its GresTypes do not name, as when a slurmd registers before they do."""
+    on_record = _gres(node.gres)
+    return any(on_record.get(name, 0) < count for name, count in _words(line).gres.items())
+
+
+def is_of_another(line: str, node: slurm.Node) -> bool:
+    """Whether a record was made by a slurmd that said anything else. What Slurm does not tell is not else."""
+    said = _words(line)
+    return bool(line) and (
+        is_registered_wrong(line, node)
+        or said.gres != _gres(node.gres)
+        or bool(node.features and said.features != {*node.features})
+        or bool(said.weight and node.weight and said.weight != node.weight)
+        or bool(said.topology and node.topology and said.topology != node.topology)
+    )
 
 
 def cpus(slurmd: Container) -> int:
@@ -119,12 +143,46 @@ def _filled_part(part: str, says: Mapping[str, str]) -> str:
     return _ASKED.sub(lambda asked: _UNFIT.sub("_", says[asked.group(1)]), part)
 
 
+class _Words(NamedTuple):
+    """Of a line. Numbers are 0 where it does not have them; also CPUs, where sockets and threads make them."""
+
+    cpus: int
+    memory_mb: int
+    weight: int
+    features: frozenset[str]
+    topology: str
+    gres: Mapping[str, int]
+
+
 @lru_cache(maxsize=1024)  # thousands of workers register with a handful of lines
-def _numbers(line: str) -> tuple[int, int]:
-    """CPUs and memory that slurmctld keeps; 0 where the line does not have them, or sockets and threads make them."""
+def _words(line: str) -> _Words:
     words = {_key(word): _value(word) for word in line.split()}
     is_laid_out = bool(words.keys() & (_LAYOUT - {"cpus"}))
-    return 0 if is_laid_out else _number(words.get("cpus", "")), _number(words.get("realmemory", ""))
+    return _Words(
+        cpus=0 if is_laid_out else _number(words.get("cpus", "")),
+        memory_mb=_number(words.get("realmemory", "")),
+        weight=_number(words.get("weight", "")),
+        features=frozenset(one for key in _FEATURES for one in words.get(key, "").split(",") if one),
+        topology=words.get("topology", ""),
+        gres=_gres(words.get("gres", "")),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _gres(text: str) -> Mapping[str, int]:
+    """How many of each, whatever their types: `gpu:h100:2(S:0-1),shard:8` is 2 and 8."""
+    found: dict[str, int] = {}
+    for part in _ASIDE.sub("", text).split(","):
+        name, *others = part.strip().split(":")
+        if name:
+            count = _COUNT.fullmatch(others[-1]) if others else None
+            number = int(count.group(1)) * _UNITS[count.group(2).lower()] if count else 1
+            found[name] = found.get(name, 0) + number
+    return found
+
+
+def _differs_in_numbers(said: _Words, node: slurm.Node) -> bool:
+    return _differ(said.cpus, node.cpus) or _differ(said.memory_mb, node.memory_mb)
 
 
 def _number(text: str) -> int:

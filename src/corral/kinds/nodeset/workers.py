@@ -13,7 +13,14 @@ from corral.kinds.nodeset.arrival import runs
 from corral.kinds.nodeset.facts import Facts, facts_of
 from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.machine import Trouble, trouble_of
-from corral.kinds.nodeset.registration import asks_its_machine, is_otherwise, is_registered_wrong, said_by
+from corral.kinds.nodeset.registration import (
+    asks_its_machine,
+    is_of_another,
+    is_otherwise,
+    is_registered_wrong,
+    lacks_gres,
+    said_by,
+)
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import is_shown, missing_since
 from corral.kinds.nodeset.whose import has_drain, has_our_drain, is_somebodys
@@ -161,6 +168,15 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.pod is None or self.node is None:
             return False
         return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.line, self.node)
+
+    @derived
+    def lacks_gres(self) -> bool:
+        return self.node is not None and lacks_gres(self.line, self.node)
+
+    @property
+    def has_record_of_another(self) -> bool:
+        """Whether its record was made by a slurmd that said something else, and its own has not started."""
+        return self.pod is not None and self.node is not None and not self.runs and is_of_another(self.line, self.node)
 
     @derived
     def cost(self) -> int:

@@ -11,7 +11,7 @@ from corral.engine import Patch, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.registration import filled, is_registered_wrong, line_of, said_by
+from corral.kinds.nodeset.registration import filled, is_of_another, is_registered_wrong, line_of, said_by
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.worker import worker_pod
@@ -204,3 +204,63 @@ def test_one_that_slurm_calls_invalid_is_made_anew_too() -> None:
 def test_numbers_that_slurm_does_not_say_are_not_wrong() -> None:
     node = slurm.Node(name="gpu-0", state=node_state(["IDLE"]))
     assert not is_registered_wrong(said_by(made("Weight=3")), node)
+
+
+GPUS = "Feature=gpu,a100 CPUs=2 RealMemory=960 Gres=gpu:a100:2,shard:8 Weight=3 Topology=default:r7"
+
+
+def a_record(**said: object) -> slurm.Node:
+    """As GPUS make it, but for this."""
+    right: dict[str, object] = {
+        "cpus": 2,
+        "memory_mb": 960,
+        "features": ("gpu", "a100"),
+        "gres": "gpu:a100:2(S:0-1),shard:8(S:0)",
+        "weight": 3,
+        "topology": "default:r7",
+    }
+    return slurm.Node(name="gpu-0", state=node_state(["IDLE"]), **{**right, **said})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong", "of_another"),
+    [
+        ({}, False, False),
+        ({"gres": ""}, True, True),
+        ({"gres": "(null)"}, True, True),
+        ({"gres": "gpu:a100:1,shard:8"}, True, True),
+        ({"gres": "gpu:a100:1(S:0),gpu:a100:1(S:1),shard:8"}, False, False),
+        ({"gres": "gpu:2,shard:1K"}, False, True),
+        ({"features": ("gpu",)}, True, True),
+        ({"features": ("gpu", "a100", "given by an admin")}, False, True),
+        ({"features": ()}, False, False),
+        ({"weight": 7}, False, True),
+        ({"topology": "default:r8"}, False, True),
+        ({"topology": None}, False, False),
+    ],
+    ids=str,
+)
+def test_a_record_lacks_what_its_worker_brings_or_is_that_of_another(
+    said: dict[str, object], wrong: bool, of_another: bool
+) -> None:
+    node = a_record(**said)
+    assert (is_registered_wrong(GPUS, node), is_of_another(GPUS, node)) == (wrong, of_another)
+
+
+def test_a_record_of_another_is_forgotten_before_slurmd_starts_and_costs_nothing_afterwards() -> None:
+    def decided(phase: str) -> Plan:
+        worker = saying(a_worker(0, phase=phase, state="IDLE"), GPUS, cpus=2, memory_mb=960, age_s=600)
+        return plan(a_snapshot(replace(worker, node=a_record(weight=7, registered_at=NOW - timedelta(seconds=5)))))
+
+    assert calls(decided("Pending")) == [Forget(node="gpu-0")]
+    assert (calls(decided("Running")), reasons(decided("Running"))) == ([], [])
+
+
+def test_without_its_gres_a_worker_is_made_anew_but_not_where_slurms_files_are_others() -> None:
+    worker = saying(a_worker(0), GPUS, cpus=2, memory_mb=960, age_s=600)
+    snapshot = a_snapshot(replace(worker, node=a_record(gres="", registered_at=NOW - timedelta(seconds=5))))
+    assert drains(plan(snapshot)) == ["gpu-0"]
+    elsewhere = replace(snapshot.object, status=replace(snapshot.object.status, external=True))
+    told = plan(replace(snapshot, object=elsewhere))
+    assert (drains(told), reasons(told)) == ([], ["RegisteredWrong"])
+    assert ("GresTypes" in told.waits[0].message, told.waits[0].stalled) == (True, True)
