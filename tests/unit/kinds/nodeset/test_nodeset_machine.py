@@ -14,7 +14,7 @@ from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.parts import PodTemplate
 from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.core_v1 import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, Taint, Toleration
-from tests.unit.kinds.nodeset.builders import AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains
 
 CORDONED = "corral: Kubernetes node m is cordoned"
@@ -178,7 +178,23 @@ def test_a_taint_that_the_pod_tolerates_for_good_is_no_trouble(toleration: Toler
     assert drains(decided(on(a_worker(0), toleration), machine)) == drained
 
 
-def test_what_kubelet_writes_all_the_time_wakes_nobody() -> None:
+CHANGES = {
+    "cordoned": a_machine(cordoned=True),
+    "not ready": a_machine(ready="Unknown"),
+    "tainted": a_machine(taints=(Taint(key="x", effect="NoExecute"),)),
+    "told why it is drained": a_machine(why="new fan"),
+    "labelled": msgspec.structs.replace(a_machine(), metadata=ObjectMeta(name="m", labels={"gpu": "yes"})),
+    "being deleted": msgspec.structs.replace(a_machine(), metadata=ObjectMeta(name="m", deletion_timestamp=NOW)),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
+def test_what_can_matter_to_a_worker_wakes_its_nodeset(changed: Node) -> None:
+    assert says_else(a_machine(), changed)
+    assert says_else(changed, a_machine())
+
+
+def test_a_node_that_comes_or_goes_wakes_and_what_kubelet_writes_all_the_time_does_not() -> None:
+    assert says_else(None, a_machine())
+    assert says_else(a_machine(), None)
     assert not says_else(a_machine(ip="1"), a_machine(ip="2"))
-    assert says_else(a_machine(), a_machine(cordoned=True))
-    assert says_else(a_machine(), a_machine(ready="Unknown"))
