@@ -33,11 +33,11 @@ def dry_run(*targets: str) -> str:
 
 
 @pytest.mark.parametrize("target", ["test", "e2e", "bench", "images"])
-def test_root_makes_images_and_clusters_and_nothing_else(target: str) -> None:
+def test_root_makes_images_guests_and_clusters_and_nothing_else(target: str) -> None:
     said = dry_run(target)
 
     programs = re.findall(r"\.venv/bin/\S+.*?(?=\"|$)", said, re.MULTILINE)
-    needing = {program for program in programs if re.search(r"-m (images|bench)|tests/e2e$", program)}
+    needing = {program for program in programs if re.search(r"-m (images|bench|corral\.testing\.guests)|tests/e2e$", program)}
     assert needing
     for program in programs:
         assert (f"{AS_ROOT} {program}" in said) == (program in needing), program
