@@ -106,7 +106,7 @@ def rollout(
     stopped, again_after_s = _stopped(snapshot, new, missing, goes_on)
     go = {worker.name for worker in (*nothing_to_lose, *taken)}
     return Rollout(
-        remade=tuple(w for w in here if w.is_somebodys and not w.runs and not w.arrives),
+        remade=tuple(w for w in here if w.is_somebodys and not w.runs and not w.arrives and not w.jobs),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
