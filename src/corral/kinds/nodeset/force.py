@@ -103,9 +103,10 @@ def _events(
 def _named(jobs: Sequence[Job]) -> tuple[str, ...]:
     if not jobs:
         return ("no job is known to run",)
-    words = "job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    if len(jobs) == 1:
+        return (f"job {jobs[0].id} runs",)
     some = (jobs[start : start + NAMED_MAX] for start in range(0, len(jobs), NAMED_MAX))
-    return tuple(f"{words}: {', '.join(str(job.id) for job in ones)}" for ones in some)
+    return tuple(f"jobs {', '.join(str(job.id) for job in ones)} run" for ones in some)
 
 
 def _notice(within: timedelta) -> timedelta:
