@@ -165,7 +165,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @derived
     def is_registered_wrong(self) -> bool:
-        if self.pod is None or self.node is None:
+        if self.pod is None or self.node is None or self.is_unfilled:
             return False
         return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.line, self.node)
 
@@ -176,7 +176,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def has_record_of_another(self) -> bool:
         """Whether its record was made by a slurmd that said something else, and its own has not started."""
-        return self.pod is not None and self.node is not None and not self.runs and is_of_another(self.line, self.node)
+        if self.pod is None or self.node is None or self.runs or self.is_unfilled:
+            return False
+        return is_of_another(self.line, self.node)
 
     @derived
     def cost(self) -> int:

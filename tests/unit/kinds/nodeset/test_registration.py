@@ -264,3 +264,10 @@ def test_without_its_gres_a_worker_is_made_anew_but_not_where_slurms_files_are_o
     told = plan(replace(snapshot, object=elsewhere))
     assert (drains(told), reasons(told)) == ([], ["RegisteredWrong"])
     assert ("GresTypes" in told.waits[0].message, told.waits[0].stalled) == (True, True)
+
+
+def test_a_worker_that_waits_to_be_told_its_line_is_compared_with_nothing() -> None:
+    asking = saying(a_worker(0, phase="Pending"), "Feature={gpu} CPUs=4 RealMemory=960", cpus=2, memory_mb=960)
+    assert plan(a_snapshot(asking)).is_empty
+    asking = saying(a_worker(0), "Feature={gpu} CPUs=4 RealMemory=960", cpus=2, memory_mb=960, age_s=600)
+    assert plan(a_snapshot(asking)).is_empty
