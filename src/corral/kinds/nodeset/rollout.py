@@ -167,6 +167,7 @@ def _stopped(
     left_s = STUCK_AFTER_S - max(ages, default=timedelta()).total_seconds()
     stuck = left_s <= 0
     more = f" for more than {STUCK_AFTER_S:g} s; look at them, or take the change back" if stuck else ""
+    who = "workers" if missing else "new workers"
     names = some([*(worker.name for worker in absent), *missing])
-    message = f"the rollout waits for workers that are not there{more}: {names}"
+    message = f"the rollout waits for {who} that are not there{more}: {names}"
     return (Wait(reason="RolloutStopped", message=message, stalled=stuck),), None if stuck else left_s

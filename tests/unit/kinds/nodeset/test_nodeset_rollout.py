@@ -101,7 +101,8 @@ def test_new_ones_that_do_not_come_up_stop_it_and_are_named() -> None:
     found = decided(a_worker(0, phase="Pending", registered=False), old(a_worker(1)), old(a_worker(2)))
     assert calls(found) == []
     assert "RolloutStopped" in reasons(found)
-    assert any("gpu-0" in wait.message for wait in found.waits if wait.reason == "RolloutStopped")
+    (stopped,) = [wait for wait in found.waits if wait.reason == "RolloutStopped"]
+    assert stopped.message == "the rollout waits for new workers that are not there: gpu-0"
 
 
 def test_a_surge_makes_one_more_before_one_goes() -> None:
