@@ -1,10 +1,10 @@
 """What Corral's Controller does beside a NodeSet, as far as that one notices: slurmctld gets the lines of partitions.
 
 As `kinds.controller.files` writes them: one for each NodeSet that asks for it, INACTIVE while it is being deleted, none
-when it is gone. It takes its time until slurmctld has read them.
+when it is gone. It takes its time until slurmctld has read them, which every slurmd that it knows does then too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 from corral.kinds.nodeset.spec import NodeSet
@@ -15,8 +15,8 @@ from tests.sim.slurmctld import Slurmctld
 
 
 class Delivery:
-    def __init__(self, server: SimServer, slurm: Slurmctld, chance: Random) -> None:
-        self._server, self._slurm, self._chance = server, slurm, chance
+    def __init__(self, server: SimServer, slurm: Slurmctld, reconfigured: Callable[[], None], chance: Random) -> None:
+        self._server, self._slurm, self._reconfigured, self._chance = server, slurm, reconfigured, chance
         self.takes_s_max = 0.0
         self._asked: Mapping[str, str] = {ALL: UP}
         self._due_s = 0.0
@@ -29,6 +29,7 @@ class Delivery:
             self._asked, self._due_s = wanted, now_s + self._chance.uniform(0, self.takes_s_max)
         if self._slurm.up and now_s >= self._due_s and wanted != self._slurm.partitions:
             self._slurm.configure(wanted)
+            self._reconfigured()
 
     def _wanted(self) -> dict[str, str]:
         asking = [one for one in self._server.all_of(NodeSet) if (one["spec"].get("partition") or {}).get("enabled")]

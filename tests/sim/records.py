@@ -44,7 +44,12 @@ class Record:
     silent: bool = False
     revived: bool = False
     registered_s: float = 0.0
+    started_s: float | None = None  # when its slurmd was; a slurmctld that starts anew is told by its registration
     cpus: int = 0
+    fail: bool = False  # somebody says that it will; it takes no job
+    invalid: bool = False  # it registered with less than is on record
+    power: str = ""
+    power_s: float = 0.0  # since when
 
 
 @dataclass

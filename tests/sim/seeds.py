@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 import looptime
 
 from corral.kinds import names
-from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.registering import WRONG_AFTER_S
 from corral.testing.apiserver import NONE, ROUGH
-from tests.sim.kubernetes import Json, is_ready
+from corral.testing.apiserver.builtin import TOLERATED_S
+from tests.sim.conftest import quiet
+from tests.sim.kubelet import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import TROUBLES, Trouble
-from tests.sim.world import LOOKED_EVERY_S, SETS, World, set_of
+from tests.sim.world import LOOKED_EVERY_S, QUIET_S, SETS, World, is_foreign, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
 PAUSES_S_MAX = (0.5, 3.0, 8.0)
 CONVERGED_WITHIN_S = 1200.0
-QUIET_S = 130.0  # a silent watch is noticed after 75 s; a slurmd that never registered, after 120 s
 TRACE_LINES = 60
 LINE_MAX = 160
 SHRINK_RUNS_MAX = 60
@@ -79,7 +79,9 @@ def steps_of(seed: int) -> tuple[Step, ...]:
 
 async def outcome(seed: int, steps: Iterable[Step]) -> tuple[BaseException | None, tuple[str, ...]]:
     luck = Random(f"{seed} world")
-    world = World(seed, operators=luck.choice((1, 1, 2)))
+    world = World(seed, operators=luck.choice((1, 1, 2)), tolerated_s=luck.choice((TOLERATED_S, 20)))
+    world.delivery.takes_s_max = luck.choice((1.0, 30.0))
+    world.kubelets.conf_takes_s_max = luck.choice((1.0, 60.0))
     rough = luck.random() < 0.6, luck.random() < 0.6
     for name in SETS[: luck.choice((1, 1, 2))]:
         asks = {"extraConf": "Weight=2 Features={rack}"} if luck.random() < 0.4 else {}
@@ -104,7 +106,7 @@ async def outcome(seed: int, steps: Iterable[Step]) -> tuple[BaseException | Non
 def check_end(world: World) -> None:
     """What was asked for is there: so many workers, all registered, none drained by us, no record without a pod."""
     records = world.slurm.nodes
-    foreign = {name for name, record in records.items() if record.drain and not record.reason.startswith(REASON_PREFIX)}
+    foreign = {name for name, record in records.items() if is_foreign(record)}
     for name in SETS:
         nodeset = world.nodeset(name)
         pods = world.pods(name)
@@ -150,6 +152,11 @@ def failure_of(seed: int) -> Failure | None:
     steps = steps_of(seed)
     error, trace = in_virtual_time(outcome(seed, steps))
     return None if error is None else Failure(seed, error, steps, trace)
+
+
+def trace_of(seed: int) -> tuple[str, ...]:
+    quiet()
+    return in_virtual_time(outcome(seed, steps_of(seed)))[1]
 
 
 def shrunk(failure: Failure) -> Failure:

@@ -2,11 +2,18 @@
 
 What was learned from the real daemons, and is kept here:
 
-    a slurmd registers when it starts, and makes its record if there is none; one whose record was deleted never comes
-    back by itself; a record keeps its drain over a new registration, and comes back from DOWN by it (ReturnToService=2)
-    a record is deleted only while no job holds it (2016), one that is not there is 2018
-    a record keeps the CPUs that it was made with, whatever a later registration says
-    a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s; then its jobs are requeued
+    a slurmd registers when it starts, when it gets a HUP, and when slurmctld is reconfigured and knows it; it makes its
+    record if there is none. One whose record was deleted never comes back by itself
+    a record keeps its drain over a new registration, and comes back from DOWN by it (ReturnToService=2), also where
+    somebody has set it down: slurmctld asks a slurmd that answers to register, within half a minute
+    a record is deleted only while no job holds it, and no reservation that has begun (2016); one that is not there is
+    2018. An order to lift a drain lifts FAIL too, and leaves the node silent for a moment
+    a record keeps the CPUs that it was made with, whatever a later registration says; one with fewer is INVALID_REG
+    and drained by slurmctld itself
+    a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s, which is added to the reason of a drain;
+    then its jobs are requeued
+    power states come only where a SuspendProgram is configured; a registration ends them
+    a slurmctld that was started knows when a slurmd was only after that one has registered, within seconds
     a slurmctld that is killed has lost its last seconds: drains, deletions, registrations and starts of jobs
 
 The truth about jobs is where their processes are: `Slurmd.jobs`. `killed` has every job whose process ended before its
@@ -28,12 +35,24 @@ JOBS_PER_NODE = 2
 UNSAVED_S = 3.0  # what a kill forgets
 YOUNG_S = 20.0  # a job of a slurmd that died younger than this is missed only at the next periodic registration
 REGISTERS_EVERY_S = 90.0
+RETURNS_S_MAX = 30.0  # of a node that somebody has set down, and whose slurmd answers
+KNOWN_AGAIN_P = 0.2  # in each tick after slurmctld was started: within seconds every slurmd has registered
+SUSPEND_S, RESUME_S = 10.0, 30.0  # SuspendTimeout, ResumeTimeout
+ITSELF = "slurm"
+SILENT, UNRESUMED = LOST = ("Not responding", "ResumeTimeout reached")
+LOW = "Low socket*core*thread count, Low CPUs"
+POWERING_DOWN, POWERED_DOWN, POWERING_UP = "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP"
 NO_SUCH_NODE, NODE_BUSY, NO_SUCH_PARTITION, PARTITION_AWAY = 2018, 2016, 2000, 2046
 
 
 class Slurmctld:
-    def __init__(self, now_s: Callable[[], float], chance: Random, note: Callable[[str], None]) -> None:
+    """`forgets_reasons`: as since 25.05; before it, a reason outlives the drain that it was said for."""
+
+    def __init__(
+        self, now_s: Callable[[], float], chance: Random, note: Callable[[str], None], *, forgets_reasons: bool = True
+    ) -> None:
         self._now_s, self._chance, self._note = now_s, chance, note
+        self._forgets_reasons = forgets_reasons
         self.up = True
         self.nodes: dict[str, Record] = {}
         self.jobs: dict[int, Job] = {}
@@ -59,8 +78,14 @@ class Slurmctld:
         is_new = record.slurmd is not slurmd
         record.slurmd, record.features = slurmd, slurmd.features
         record.heard_s = record.registered_s = now_s
+        record.started_s = slurmd.started_s
         record.down = record.silent = record.revived = False
-        record.reason = record.reason if record.drain else ""
+        record.power = ""
+        record.invalid = slurmd.cpus < record.cpus
+        if record.invalid and not record.drain:
+            record.drain = True
+            self._reason(record, LOW, ITSELF)
+        self._is_in_service(record)
         self._note(f"slurmd {slurmd.node} registers")
         self._look_for_missing_jobs(record, young_too=not is_new)
         self._nodes_changed()
@@ -117,16 +142,62 @@ class Slurmctld:
 
     def drain(self, node: str, reason: str, by: str) -> None:
         record = self._record(node)
-        record.drain, record.reason, record.reason_by, record.reason_s = True, reason, by, self._now_s()
+        record.drain = True
+        self._reason(record, reason, by)
         self._note(f"{by} drains {node}: {reason}")
         self._nodes_changed(record)
 
     def undrain(self, node: str, by: str) -> None:
         record = self._record(node)
-        if record.drain:
-            record.drain, record.reason, record.reason_by = False, "", ""
+        if record.drain or record.fail:
+            record.drain = record.fail = False
+            self._is_in_service(record)
+            record.silent = True
             self._note(f"{by} undrains {node}")
             self._nodes_changed(record)
+
+    def set_down(self, node: str, reason: str, by: str) -> None:
+        """As `scontrol update state=down`, which ends its jobs."""
+        record = self._record(node)
+        record.down, record.power = True, ""
+        self._reason(record, reason, by)
+        self._note(f"{by} sets {node} down: {reason}")
+        for job in self._holders(node):
+            self._requeue(job, f"{node} is set down")
+        self._nodes_changed(record)
+
+    def set_fail(self, node: str, reason: str, by: str) -> None:
+        record = self._record(node)
+        record.fail = True
+        self._reason(record, reason, by)
+        self._note(f"{by} marks {node} as failing: {reason}")
+        self._nodes_changed(record)
+
+    def resume(self, node: str, by: str) -> None:
+        record = self._record(node)
+        record.drain = record.fail = record.down = False
+        self._is_in_service(record)
+        record.silent = True
+        self._note(f"{by} resumes {node}")
+        self._nodes_changed(record)
+
+    def power(self, node: str, state: str, by: str) -> None:
+        """POWERING_DOWN, of one without a job; or POWERING_UP, of one that is down."""
+        record = self._record(node)
+        record.power, record.power_s = state, self._now_s()
+        self._note(f"{by}: {node} is {state}")
+        self._nodes_changed(record)
+
+    def is_idle(self, node: str) -> bool:
+        record = self.nodes[node]
+        return not (self._holders(node) or record.drain or record.down or record.fail or record.silent or record.power)
+
+    def _is_in_service(self, record: Record) -> None:
+        if self._forgets_reasons and not (record.drain or record.fail or record.down):
+            record.reason = record.reason_by = ""
+
+    def _reason(self, record: Record, reason: str, by: str) -> None:
+        record.reason, record.reason_by, record.reason_s = reason, by, self._now_s()
 
     def delete(self, node: str, by: str) -> None:
         self._record(node)
@@ -183,7 +254,8 @@ class Slurmctld:
             if present is None:
                 self.nodes[name] = replace(record, revived=True)
             elif present.changed_s > now_s - UNSAVED_S:
-                present.drain, present.reason = record.drain, record.reason
+                present.drain, present.fail = record.drain, record.fail
+                present.reason, present.reason_by = record.reason, record.reason_by
         for name in [n for n, r in self.nodes.items() if n not in nodes and not self._holders(n) and not r.revived]:
             del self.nodes[name]
         for job in self.jobs.values():
@@ -198,7 +270,7 @@ class Slurmctld:
             del self.nodes[name]
         self._note(f"slurmctld starts{f', has lost {gone}' if gone else ''}")
         for record in self.nodes.values():
-            record.heard_s = self._now_s()
+            record.heard_s, record.started_s = self._now_s(), None
         self._nodes_changed()
         self.jobs_changed_s = self._now_s()
 
@@ -222,11 +294,20 @@ class Slurmctld:
             self._saved = (now_s, nodes, {number: replace(job) for number, job in self.jobs.items()})
 
     def _ping(self, record: Record, now_s: float) -> None:
-        if record.slurmd is not None and record.slurmd.alive and not record.down:
-            if record.silent:
+        self._follow_power(record, now_s)
+        lives = record.slurmd is not None and record.slurmd.alive
+        if lives and record.down and now_s - record.reason_s >= RETURNS_S_MAX * self._chance.random():
+            assert record.slurmd is not None
+            self.register(record.slurmd)
+        if lives and not record.down:
+            if record.silent and record.power != POWERING_UP:
                 record.silent = False
                 self._nodes_changed()
             record.heard_s = now_s
+            assert record.slurmd is not None
+            if record.started_s is None and self._chance.random() < KNOWN_AGAIN_P:
+                record.started_s = record.slurmd.started_s
+                self._nodes_changed()
             if now_s - record.registered_s >= REGISTERS_EVERY_S:
                 record.registered_s = now_s
                 self._look_for_missing_jobs(record, young_too=True)
@@ -235,11 +316,25 @@ class Slurmctld:
             record.silent = True
             self._nodes_changed()
         if not record.down and now_s - record.heard_s > DOWN_S:
-            record.down, record.reason = True, record.reason or "Not responding"
-            self._note(f"{record.name} is DOWN")
-            self._nodes_changed()
-            for job in self._holders(record.name):
-                self._requeue(job, f"{record.name} is down")
+            self._goes_down(record, SILENT)
+
+    def _goes_down(self, record: Record, why: str) -> None:
+        record.down = True
+        self._reason(record, f"{record.reason} : {why}" if record.reason else why, ITSELF)
+        self._note(f"{record.name} is DOWN: {record.reason}")
+        self._nodes_changed()
+        for job in self._holders(record.name):
+            self._requeue(job, f"{record.name} is down")
+
+    def _follow_power(self, record: Record, now_s: float) -> None:
+        if record.power == POWERING_DOWN and now_s - record.power_s >= SUSPEND_S:
+            record.power = POWERED_DOWN
+        elif record.power == POWERING_UP and now_s - record.power_s >= RESUME_S:
+            record.power = ""
+            self._goes_down(record, UNRESUMED)
+        else:
+            return
+        self._nodes_changed()
 
     def _look_for_missing_jobs(self, record: Record, *, young_too: bool) -> None:
         now_s = self._now_s()
@@ -275,9 +370,8 @@ class Slurmctld:
             self.jobs_changed_s = now_s
 
     def _takes(self, job: Job, record: Record) -> bool:
-        unfit = (
-            record.drain or record.down or record.silent or self._is_kept_free(record.name, self._now_s() + job.runs_s)
-        )
+        out = record.drain or record.down or record.fail or record.silent or bool(record.power)
+        unfit = out or self._is_kept_free(record.name, self._now_s() + job.runs_s)
         is_in = job.partition == ALL or job.partition in record.features
         is_up = self.partitions.get(job.partition) == UP
         return is_in and is_up and not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
@@ -325,8 +419,12 @@ class Slurmctld:
         flags: Iterable[tuple[str, bool]] = (
             ("COMPLETING", "COMPLETING" in states),
             ("DRAIN", record.drain),
+            ("FAIL", record.fail),
             ("NOT_RESPONDING", record.silent),
             ("DYNAMIC_NORM", True),
+            ("INVALID_REG", record.invalid),
             ("RESERVED", self._is_in_begun_reservation(record.name)),
+            ("MAINTENANCE", self._is_in_begun_reservation(record.name)),
+            (record.power, bool(record.power)),
         )
         return [base, *(word for word, is_set in flags if is_set)]

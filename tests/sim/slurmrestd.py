@@ -220,7 +220,7 @@ class Slurmrestd:
             "features": list(record.features),
             "active_features": list(record.features),
             "partitions": [name for name in self.slurmctld.partitions if name == ALL or name in record.features],
-            "slurmd_start_time": _number(int(_EPOCH_S + (record.slurmd.started_s if record.slurmd else 0))),
+            "slurmd_start_time": _number(int(_EPOCH_S + record.started_s) if record.started_s is not None else 0),
         }
 
     def _stamp(self) -> dict[str, object]:

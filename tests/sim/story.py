@@ -1,35 +1,69 @@
-"""One story of a node and a job, told through the real client: on the model and on real Slurm it must read the same."""
+"""Stories of nodes and jobs, told through the real client: on the model and on real Slurm they must read the same.
+
+`story` is one of a drain, a job and a forgotten node; `lives` one of slurmds that come, go and come again, and of what
+slurmctld makes of it by itself.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
-from corral.slurm.errors import Refusal
+from corral.slurm.errors import Refusal, SlurmError
 from corral.slurm.rest import SlurmClient
+from corral.slurm.states import Base, Flag
 from corral.slurm.values import Node
 
 LOOK_EVERY_S = 0.25
-WITHIN_S = 60.0
+WITHIN_S = 90.0
+A_WHILE_S = 5.0
+CPUS = 2  # of every worker
 
 
 class Lab(Protocol):
-    """A Slurm with idle workers w-0 and w-1."""
+    """A Slurm with idle workers w-0 and w-1 in partition `debug`, as people and their machines treat it."""
 
     client: SlurmClient
 
-    def submit(self) -> None:
-        """A job on one node that runs until `end_jobs`."""
+    def submit(self, partition: str = "debug") -> str:
+        """A job on one node that runs until `end_jobs`; why it was refused, or nothing."""
         ...
 
     def end_jobs(self) -> None: ...
+
+    def kill_slurmd(self, node: str) -> None:
+        """At once, and nobody starts it again."""
+        ...
+
+    def start_slurmd(self, node: str, cpus: int = CPUS) -> None: ...
+
+    def hang_up(self, node: str) -> None:
+        """HUP to its slurmd."""
+        ...
+
+    def set_state(self, node: str, state: str, reason: str = "") -> None:
+        """As an admin, with scontrol."""
+        ...
+
+    def reserve(self, node: str) -> None:
+        """For maintenance, from now on."""
+        ...
+
+    def unreserve(self) -> None: ...
+
+    def partition(self, state: str) -> None:
+        """`debug` is UP, INACTIVE, or no more (an empty word); slurmctld is reconfigured."""
+        ...
+
+    def restart_slurmctld(self, *, kill: bool) -> None: ...
 
 
 TOLD: Final = (
     "idle: removable, no reason, takes jobs",
     "drained: drained, 'corral: a'",
     "drained anew: drained, 'bad DIMM'",
-    "undrained: removable, no reason",
-    "undrained again: removable, no reason",
+    "undrained: removable",
+    "undrained again: removable",
     "nothing changed: nodes as before, jobs as before",
     "a job runs: busy, 1 holds it",
     "forget: Busy 2016",
@@ -47,12 +81,12 @@ TOLD: Final = (
 async def story(lab: Lab) -> tuple[str, ...]:
     client, told = lab.client, list[str]()
 
-    async def state(what: str, *, holders: bool = False) -> None:
+    async def state(what: str, *, holders: bool = False, reason: bool = True) -> None:
         node = await client.node("w-0")
-        reason = f"{node.reason!r}" if node.reason else "no reason"
         held = f", {await holding(client)}" if holders else ""
-        shown = node.state.standing.value if node.state.standing.value in ("busy", "draining") else said(node, reason)
-        told.append(f"{what}: {shown}{held}")
+        shown = node.state.standing.value
+        is_plain = shown in ("busy", "draining") or not reason
+        told.append(f"{what}: {shown if is_plain else said(node)}{held}")
 
     await client.drain("w-1", "corral: aside")
     await state("idle")
@@ -63,7 +97,7 @@ async def story(lab: Lab) -> tuple[str, ...]:
     await state("drained anew")
     for what in ("undrained", "undrained again"):
         await client.undrain("w-0")
-        await state(what)
+        await state(what, reason=False)  # 24.11 leaves the reason of a drain that is no more
     told.append(await unchanged(client))
     lab.submit()
     await until(lambda: stands(client, "busy"))
@@ -79,15 +113,193 @@ async def story(lab: Lab) -> tuple[str, ...]:
     told.append(await refused("looked up", client.node("w-0")))
     told.append(await refused("forget", client.delete_node("w-0")))
     told.append(await refused("drain", client.drain("w-0", "corral: c")))
-    await asyncio.sleep(5)
-    listing = await client.nodes()
-    names = ", ".join(node.name for node in listing.items) if listing else "unchanged"
-    told.append(f"its slurmd lives on, and the node does not come back: {names}")
+    await asyncio.sleep(A_WHILE_S)
+    told.append(f"its slurmd lives on, and the node does not come back: {await names(client)}")
     return tuple(told)
 
 
-def said(node: Node, reason: str) -> str:
-    return f"{node.state.standing.value}, {reason}"
+LIVES: Final = (
+    "started again over a drain: drained, 'bad DIMM', another slurmd",
+    "after a HUP: drained, 'bad DIMM', another slurmd",
+    "after a reconfigure: drained, 'bad DIMM', another slurmd",
+    "slurmctld was restarted: drained, 'bad DIMM', the same slurmd",
+    "slurmctld was killed: drained, 'bad DIMM', the same slurmd",
+    "undrained: removable",
+    "its slurmd is killed: IDLE, then NOT_RESPONDING, then DOWN, 'Not responding'",
+    "that of a drained one is killed: DOWN, 'corral: b : Not responding'",
+    "started again: removable",
+    "the drained one is started again: drained, 'corral: b : Not responding'",
+    "set down: down, 'smoke'",
+    "slurmctld has asked its slurmd: removable",
+    "marked as failing: down, 'it will not last'",
+    "after a HUP: down, 'it will not last'",
+    "undrained: removable",
+    "with fewer CPUs: drained, 'Low socket*core*thread count, Low CPUs', INVALID_REG, 2 on record",
+    "with more CPUs: drained, 'Low socket*core*thread count, Low CPUs', 2 on record",
+    "in a reservation that has begun: forget: Busy 2016",
+    "when it has ended: forget: done",
+    "slurmctld is reconfigured, and the node does not come back: w-1",
+    "after a HUP: removable, no reason, another slurmd",
+    "a partition that is inactive: refused, Required partition not available (inactive or drain)",
+    "a partition that is up: accepted",
+    "the partition is gone, and its job with it: NODE_FAIL",
+)
+
+
+async def lives(lab: Lab) -> tuple[str, ...]:
+    client, told, before = lab.client, list[str](), await lab.client.node("w-0")
+
+    async def anew(what: str, *, is_so: Callable[[Node], bool] = lambda _node: True) -> None:
+        nonlocal before
+        another = await seen(client, lambda node: node.registered_at != before.registered_at and is_so(node))
+        told.append(f"{what}: {said(another)}, another slurmd")
+        before = another
+
+    await moments_later()
+    await client.drain("w-0", "bad DIMM")
+    lab.kill_slurmd("w-0")
+    lab.start_slurmd("w-0")
+    await anew("started again over a drain")
+    await moments_later()
+    lab.hang_up("w-0")
+    await anew("after a HUP")
+    await moments_later()
+    await reconfigured(lab, "UP")
+    await anew("after a reconfigure")
+    await asyncio.sleep(A_WHILE_S)  # slurmctld saves every few seconds
+    for what, kill in (("slurmctld was restarted", False), ("slurmctld was killed", True)):
+        lab.restart_slurmctld(kill=kill)
+        node = await seen(client, lambda node: node.registered_at is not None)  # not before its slurmd has registered
+        same = "the same slurmd" if node.registered_at == before.registered_at else "another slurmd"
+        told.append(f"{what}: {said(node)}, {same}")
+    await client.undrain("w-0")
+    told.append(f"undrained: {(await responding(client)).state.standing.value}")
+
+    await forgotten_and_back(lab, before)
+    await client.drain("w-1", "corral: b")
+    for name in ("w-0", "w-1"):
+        lab.kill_slurmd(name)
+    states, _ = await asyncio.gather(until_down(client, "w-0"), until_down(client, "w-1"))
+    told.append(f"its slurmd is killed: {', then '.join(states)}, {(await client.node('w-0')).reason!r}")
+    told.append(f"that of a drained one is killed: DOWN, {(await client.node('w-1')).reason!r}")
+    for name in ("w-0", "w-1"):
+        lab.start_slurmd(name)
+    told.append(f"started again: {(await responding(client)).state.standing.value}")
+    told.append(f"the drained one is started again: {said(await responding(client, 'w-1'))}")
+
+    lab.set_state("w-0", "down", "smoke")
+    told.append(f"set down: {said(await client.node('w-0'))}")
+    back = await seen(client, lambda node: node.state.base is Base.IDLE)
+    told.append(f"slurmctld has asked its slurmd: {back.state.standing.value}")
+    before = await client.node("w-0")
+    lab.set_state("w-0", "fail", "it will not last")
+    told.append(f"marked as failing: {said(await client.node('w-0'))}")
+    await moments_later()
+    lab.hang_up("w-0")
+    await anew("after a HUP", is_so=lambda node: Flag.NOT_RESPONDING not in node.state.flags)
+    told[-1] = told[-1].removesuffix(", another slurmd")
+    await client.undrain("w-0")
+    told.append(f"undrained: {(await responding(client)).state.standing.value}")
+
+    await forgotten_and_back(lab, await client.node("w-0"))
+    for what, cpus in (("with fewer CPUs", CPUS - 1), ("with more CPUs", CPUS + 2)):
+        before = await client.node("w-0")
+        await moments_later()
+        lab.kill_slurmd("w-0")
+        lab.start_slurmd("w-0", cpus)
+        await anew(what)
+        invalid = ", INVALID_REG" if Flag.INVALID_REG in before.state.flags else ""
+        told[-1] = told[-1].removesuffix(", another slurmd") + f"{invalid}, {before.cpus} on record"
+
+    lab.reserve("w-0")
+    await seen(client, lambda node: Flag.RESERVED in node.state.flags)
+    told.append(await refused("in a reservation that has begun: forget", client.delete_node("w-0")))
+    lab.unreserve()
+    await seen(client, lambda node: Flag.RESERVED not in node.state.flags)
+    told.append(await refused("when it has ended: forget", client.delete_node("w-0")))
+    await reconfigured(lab, "UP")
+    told.append(f"slurmctld is reconfigured, and the node does not come back: {await names(client)}")
+    lab.hang_up("w-0")
+    await anew("after a HUP")
+
+    await reconfigured(lab, "INACTIVE")
+    told.append(f"a partition that is inactive: refused, {lab.submit()}")
+    await reconfigured(lab, "UP")
+    told.append(f"a partition that is up: {lab.submit() or 'accepted'}")
+    await reconfigured(lab, "")
+    told.append(f"the partition is gone, and its job with it: {await end_of_last(client)}")
+    return tuple(told)
+
+
+async def forgotten_and_back(lab: Lab, before: Node) -> None:
+    """A new record, without the reason that 24.11 leaves there."""
+    await lab.client.delete_node("w-0")
+    await moments_later()
+    lab.hang_up("w-0")
+    await seen(lab.client, lambda node: node.registered_at != before.registered_at)
+
+
+def said(node: Node) -> str:
+    return f"{node.state.standing.value}, {f'{node.reason!r}' if node.reason else 'no reason'}"
+
+
+async def seen(client: SlurmClient, is_so: Callable[[Node], bool], name: str = "w-0") -> Node:
+    """The node as soon as it is so; while slurmctld is away, or has no such node, it is not."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            with suppress(SlurmError):
+                node = await client.node(name)
+                if is_so(node):
+                    return node
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def responding(client: SlurmClient, name: str = "w-0") -> Node:
+    def is_so(node: Node) -> bool:
+        return Flag.NOT_RESPONDING not in node.state.flags and node.state.base is not Base.DOWN
+
+    return await seen(client, is_so, name)
+
+
+async def until_down(client: SlurmClient, name: str) -> Sequence[str]:
+    """What it was on the way, in short."""
+    words = list[str]()
+    async with asyncio.timeout(WITHIN_S):
+        while not words or words[-1] != "DOWN":
+            state = (await client.node(name)).state
+            silent = Flag.NOT_RESPONDING in state.flags
+            word = "DOWN" if state.base is Base.DOWN else "NOT_RESPONDING" if silent else state.base.value
+            words += [word] if words[-1:] != [word] else []
+            await asyncio.sleep(LOOK_EVERY_S)
+    return words
+
+
+async def end_of_last(client: SlurmClient) -> str:
+    states = list[str]()
+
+    async def has_ended() -> bool:
+        listing = await client.jobs()
+        states[:] = max(listing.items, key=lambda job: job.id).state if listing and listing.items else ()
+        return bool(states) and "PENDING" not in states and "RUNNING" not in states
+
+    await until(has_ended)
+    return ",".join(states)
+
+
+async def reconfigured(lab: Lab, state: str) -> None:
+    """Each daemon has been told, and has started anew."""
+    lab.partition(state)
+    await asyncio.sleep(3)
+
+
+async def moments_later() -> None:
+    """Slurm's times are whole seconds."""
+    await asyncio.sleep(1.5)
+
+
+async def names(client: SlurmClient) -> str:
+    listing = await client.nodes()
+    return ", ".join(node.name for node in listing.items) if listing else "unchanged"
 
 
 async def holding(client: SlurmClient) -> str:

@@ -14,9 +14,9 @@ from corral.kinds.restapi.spec import RestApi
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.events_v1 import Event
 from corral.kube.models.policy_v1 import PodDisruptionBudget
-from tests.sim.kubernetes import Json, is_ready
+from tests.sim.kubelet import Json, is_ready
 from tests.sim.test_scenarios import GOOD, condition, images, lowest_ready, ready
-from tests.sim.world import API, NAMESPACE, World
+from tests.sim.world import API, NAMESPACE, QUIET_S, World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 SHORT_S, LONG_S, HOUR_S = 20.0, 300.0, 3600.0
@@ -48,8 +48,8 @@ async def test_a_worker_that_goes_down_in_the_middle_of_its_rollout_is_replaced_
         await asyncio.sleep(5)
         drained = [name for name, record in world.slurm.nodes.items() if record.drain]
         assert len(drained) == 1
-        world.kubernetes.crash_container(pod_named(world, drained[0]))
-        await world.settled(LONG_S * 3, quiet_s=130)
+        world.kubelets.crash(pod_named(world, drained[0]))
+        await world.settled(LONG_S * 3, quiet_s=QUIET_S)
         assert set(images(world).values()) == {GOOD}
         assert [(name, r.drain, r.down) for name, r in sorted(world.slurm.nodes.items())] == [
             ("gpu-0", False, False),
@@ -68,7 +68,7 @@ async def test_a_pod_that_goes_while_every_kubernetes_node_is_cordoned_comes_bac
         world.check()
         assert ready(world) == 0
         world.kubernetes.cordon(machine, on=False)
-        await world.settled(LONG_S, quiet_s=130)
+        await world.settled(LONG_S, quiet_s=QUIET_S)
         assert ready(world) == 1
         assert not world.slurm.nodes["gpu-0"].drain
 
@@ -84,7 +84,7 @@ async def test_no_drain_of_ours_outlives_a_kubernetes_node_that_was_replaced() -
         assert world.slurm.nodes["gpu-0"].reason.startswith("corral: ")
         world.kubernetes.delete_machine(gone)
         world.kubernetes.add_machine(f"{gone}-new")
-        await world.settled(LONG_S * 2, quiet_s=130)
+        await world.settled(LONG_S * 2, quiet_s=QUIET_S)
         assert ready(world) == 2
         assert not any(record.drain for record in world.slurm.nodes.values())
 
@@ -151,7 +151,7 @@ async def test_while_slurmctld_comes_and_goes_workers_are_made_and_afterwards_no
             await asyncio.sleep(5)
         assert ready(world) == 5
         world.check()
-        await world.settled(LONG_S * 2, quiet_s=130)
+        await world.settled(LONG_S * 2, quiet_s=QUIET_S)
         assert sorted(world.slurm.nodes) == [f"gpu-{n}" for n in range(5)]
         assert world.operators[0].connection is operator
 
@@ -274,8 +274,8 @@ async def test_a_rollout_ends_though_workers_fail_while_they_are_replaced() -> N
             await asyncio.sleep(4)
             running = [pod for pod in world.pods() if pod["status"]["phase"] == "Running"]
             if running:
-                world.kubernetes.fail_pod(running[0])
-        await world.settled(LONG_S * 3, quiet_s=130)
+                world.kubelets.fail(running[0])
+        await world.settled(LONG_S * 3, quiet_s=QUIET_S)
         assert sorted(images(world).values()) == [GOOD] * 4
         assert all(is_ready(pod) for pod in world.pods())
 
@@ -309,7 +309,7 @@ async def test_a_worker_of_a_kubernetes_node_that_was_cordoned_comes_back_when_i
             world.server.remove(Pod, name, NAMESPACE)
         await asyncio.sleep(60)
         world.kubernetes.cordon(machine, on=False)
-        await world.settled(LONG_S, quiet_s=130)
+        await world.settled(LONG_S, quiet_s=QUIET_S)
         assert name in world.names()
         assert ready(world) == 2
 
@@ -335,7 +335,7 @@ async def test_a_worker_that_comes_back_with_other_cpus_is_on_record_with_them()
         assert {name: record.cpus for name, record in world.slurm.nodes.items()} == {"gpu-0": 2, "gpu-1": 2}
         world.change("gpu", slurmd={"resources": {"limits": {"cpu": "1"}}})
         world.kubernetes.delete_machine(machine_below(world, "gpu-0"))  # its record stays
-        await world.settled(HOUR_S, quiet_s=130)
+        await world.settled(HOUR_S, quiet_s=QUIET_S)
         assert {name: record.cpus for name, record in world.slurm.nodes.items()} == {"gpu-0": 1, "gpu-1": 1}
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.sim.seeds import check_end, in_virtual_time
-from tests.sim.world import World
+from tests.sim.world import QUIET_S, World
 
 WRITES_MAX = 120
 
@@ -38,7 +38,7 @@ async def told(n: int, *, of_slurm: bool) -> bool:
             client.crash_after_writes(n)
         await story(world)
         died = world.operators[0].connection is not client
-        await world.settled(600, quiet_s=130)
+        await world.settled(600, quiet_s=QUIET_S)
         check_end(world)
         return died
 

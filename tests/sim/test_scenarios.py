@@ -11,10 +11,10 @@ from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Pod
 from corral.kube.models.events_v1 import Event
 from corral.testing.apiserver import Fault
-from tests.sim.kubernetes import BAD_IMAGE, is_ready
+from tests.sim.kubelet import BAD_IMAGE, is_ready
 from tests.sim.records import INACTIVE, Refused
 from tests.sim.slurmrestd import RestFaults
-from tests.sim.world import NAMESPACE, World
+from tests.sim.world import NAMESPACE, QUIET_S, World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 SHORT_S, LONG_S = 20.0, 300.0
@@ -239,7 +239,7 @@ async def test_while_rest_hangs_workers_are_made_and_healed_and_none_is_removed(
     async with world.running():
         await world.settled()
         world.rest.hangs = True
-        world.kubernetes.fail_pod(world.pods()[1])
+        world.kubelets.fail(world.pods()[1])
         world.change("gpu", replicas=4)
         await asyncio.sleep(120)
         assert world.names() == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
@@ -260,7 +260,7 @@ async def test_an_answer_that_is_lost_deletes_no_other_pod(fault: Fault) -> None
         await world.settled()
         world.server.fail_next(fault, method="DELETE", resource="pods", times=2)
         world.change("gpu", replicas=2)
-        await world.settled(quiet_s=130)  # a slurmd without a record may yet register, for so long
+        await world.settled(quiet_s=QUIET_S)  # a slurmd without a record may yet register, for so long
         assert world.names() == ["gpu-0", "gpu-1"]
 
 
@@ -313,7 +313,7 @@ async def test_a_drained_record_of_an_earlier_life_does_not_cost_the_job_of_the_
     world.make("gpu", replicas=1)
     async with world.running():
         await world.settled()
-        world.kubernetes.hears_within_s = 12.0
+        world.kubelets.hears_within_s = 12.0
         world.slurm.drain("gpu-0", f"{REASON_PREFIX}of an earlier life", "slurm")
         world.server.remove(Pod, "gpu-0", NAMESPACE, grace_s=0)
         while not any(pod["spec"].get("nodeName") for pod in world.pods()):  # noqa: ASYNC110 - time is virtual

@@ -13,12 +13,15 @@ from typing import Final
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
-from tests.sim.kubernetes import BAD_IMAGE
+from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, is_ready
 from tests.sim.records import ALL, Refused
-from tests.sim.world import NAMESPACE, SETS, World
+from tests.sim.slurmctld import POWERING_DOWN, POWERING_UP
+from tests.sim.taints import NO_EXECUTE
+from tests.sim.world import GAPS, NAMESPACE, SETS, World, is_foreign
 
 Trouble = Callable[[World, Random], None]
 
+TOLD_WITHIN_S = 60.0  # slurmctld's recovery takes so long at most
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -84,6 +87,7 @@ def roll(world: World, luck: Random) -> None:
 
 
 def change_update(world: World, luck: Random) -> None:
+    name = luck.choice(SETS)
     update = {
         "strategy": luck.choice(("RollingUpdate", "RollingUpdate", "OnDelete")),
         "maxUnavailable": luck.choice((1, 2, "50%", 0)),
@@ -92,7 +96,9 @@ def change_update(world: World, luck: Random) -> None:
         "paused": luck.random() < 0.2,
         "window": a_window(world, luck) if luck.random() < 0.3 else None,
     }
-    world.change(luck.choice(SETS), update=update)
+    if ((world.nodeset(name) or {}).get("spec") or {}).get("scalingMode") == "DaemonSet":
+        update |= {"maxSurge": 0, "partition": 0}  # the server takes nothing else
+    world.change(name, update=update)
 
 
 def switch_mode(world: World, luck: Random) -> None:
@@ -122,13 +128,53 @@ def admin_drains(world: World, luck: Random) -> None:
         node = luck.choice(sorted(world.slurm.nodes))
         world.slurm.drain(node, luck.choice(("bad DIMM", "gpu fell off the bus")), "root")
         if luck.random() < 0.7:
-            later(world, luck.uniform(1, 60), lambda: _admin_undrains(world, node))
+            later(world, luck.uniform(1, 60), lambda: _admin_gives_back(world, node))
 
 
-def _admin_undrains(world: World, node: str) -> None:
+def _admin_gives_back(world: World, node: str) -> None:
     record = world.slurm.nodes.get(node)
-    if world.slurm.up and record is not None and record.reason_by == "root":
-        world.slurm.undrain(node, "root")
+    if world.slurm.up and record is not None and is_foreign(record):
+        world.slurm.resume(node, "root")
+
+
+def admin_sets_down(world: World, luck: Random) -> None:
+    """Or marks as failing. What runs there ends with it, which is their affair; slurmctld itself brings it back."""
+    if not world.slurm.up or not world.slurm.nodes:
+        return
+    node = luck.choice(sorted(world.slurm.nodes))
+    if luck.random() < 0.5:
+        world.slurm.set_down(node, "smoke", "root")
+    else:
+        world.slurm.set_fail(node, "it will not last", "root")
+        later(world, luck.uniform(1, 60), lambda: _admin_gives_back(world, node))
+
+
+def power_down(world: World, luck: Random) -> None:
+    """Where people have a SuspendProgram: nothing that we know of is switched off by it."""
+    idle = [name for name in sorted(world.slurm.nodes) if world.slurm.is_idle(name)]
+    if not world.slurm.up or not idle:
+        return
+    node = luck.choice(idle)
+    world.slurm.power(node, POWERING_DOWN, "root")
+
+    def power_up() -> None:
+        if node in world.slurm.nodes and world.slurm.nodes[node].power:
+            world.slurm.power(node, POWERING_UP, "root")
+            for pod in world.pods():
+                if pod["metadata"]["name"] == node:
+                    world.kubelets.register_anew(pod)
+
+    later(world, luck.uniform(1, 60), power_up)
+
+
+def reconfigure(world: World, luck: Random) -> None:
+    """As `scontrol reconfigure` does: whom slurmctld knows, registers again.
+
+    One that is forgotten in that second comes back without its drain, and loses the job that it is given.
+    """
+    if world.slurm.up:
+        world.server.note("slurm", "reconfigure")
+        world.kubernetes.reconfigured()
 
 
 def admin_undrains_ours(world: World, luck: Random) -> None:
@@ -145,7 +191,22 @@ def kill_slurmctld(world: World, luck: Random) -> None:
     if world.slurm.up:
         world.slurm.kill()
         lost = luck.choice((0.0, 0.0, 0.3, 1.0))
-        later(world, luck.uniform(0.5, 30), lambda: world.slurm.start(lost=lost))
+        later(world, luck.uniform(0.5, 30), lambda: _slurmctld_starts(world, lost, luck))
+
+
+def _slurmctld_starts(world: World, lost: float, luck: Random) -> None:
+    """With nothing left, Corral's Controller tells those to register that it does not know."""
+    world.slurm.start(lost=lost)
+    if lost == 1.0:
+        for name in world.names():
+            after_s = luck.uniform(1, TOLD_WITHIN_S)
+            asyncio.get_running_loop().call_later(after_s, lambda name=name: _register_anew(world, name))  # type: ignore[misc]
+
+
+def _register_anew(world: World, name: str) -> None:
+    for pod in world.pods():
+        if pod["metadata"]["name"] == name and is_ready(pod) and name not in world.slurm.nodes:
+            world.kubelets.register_anew(pod)
 
 
 def restart_rest(world: World, luck: Random) -> None:
@@ -251,14 +312,40 @@ def kubectl_drain(world: World, luck: Random) -> None:
     evict_all()
 
 
+def taint(world: World, luck: Random) -> None:
+    """By somebody who wants everybody off it."""
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.server.note("", f"{name} is tainted")
+    world.kubernetes.taint(name, "example.com/broken", NO_EXECUTE, on=True)
+    later(world, luck.uniform(1, 60), lambda: world.kubernetes.taint(name, "example.com/broken", on=False))
+
+
+def cut_kubelet(world: World, luck: Random) -> None:
+    """From the API server only: jobs run on."""
+    name = luck.choice(sorted(world.kubernetes.machines))
+    world.kubernetes.cut_off(name)
+    later(world, luck.uniform(1, 120), lambda: world.kubernetes.connect(name))
+
+
 def crash_container(world: World, luck: Random) -> None:
     if pods := world.pods():
-        world.kubernetes.crash_container(luck.choice(pods))
+        world.kubelets.crash(luck.choice(pods))
+
+
+def crash_loop(world: World, luck: Random) -> None:
+    """Not the first time: kubelet takes its time to start it again."""
+    if pods := world.pods():
+        world.kubelets.crash(luck.choice(pods), again_after_s=luck.uniform(*BACKOFF_S))
+
+
+def lose_sandbox(world: World, luck: Random) -> None:
+    if pods := world.pods():
+        world.kubelets.lose_sandbox(luck.choice(pods))
 
 
 def fail_pod(world: World, luck: Random) -> None:
     if pods := [pod for pod in world.pods() if pod["status"]["phase"] == "Running"]:
-        world.kubernetes.fail_pod(luck.choice(pods))
+        world.kubelets.fail(luck.choice(pods))
 
 
 TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
@@ -270,6 +357,9 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (mark_pod, 1),
     (admin_drains, 4),
     (admin_undrains_ours, 2),
+    (admin_sets_down, 3),
+    (power_down, 1),
+    *(((reconfigure, 2),) if GAPS else ()),
     (kill_slurmctld, 4),
     (restart_rest, 2),
     (hang_rest, 2),
@@ -289,6 +379,10 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (switch_mode, 3),
     (resize, 2),
     (relabel, 2),
+    (taint, 2),
+    (cut_kubelet, 3),
     (crash_container, 3),
+    (crash_loop, 2),
+    (lose_sandbox, 2),
     (fail_pod, 2),
 )
