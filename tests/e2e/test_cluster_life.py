@@ -19,7 +19,7 @@ from corral.local.spec import Spec
 from corral.local.status import status
 from corral.testing.cluster import Cluster, corral
 from corral.testing.hosttraces import left_behind, stays_behind, traces
-from corral.testing.localcluster import components, down, is_well, output, until, up
+from corral.testing.localcluster import as_at_a_terminal, components, down, is_well, output, until, up
 
 pytestmark = pytest.mark.cluster
 NAME, OTHER, BROKEN = "e2e-life", "e2e-other", "e2e-broken"
@@ -201,11 +201,6 @@ def link_is_gone(spec: Spec) -> bool:
 def started(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments, "--name", BROKEN]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=as_at_a_terminal)
-
-
-def as_at_a_terminal() -> None:
-    """A shell's background jobs ignore Ctrl-C, and so would whatever they start."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupt(process: subprocess.Popen[str], sign: signal.Signals) -> None:

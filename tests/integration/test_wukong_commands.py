@@ -21,6 +21,7 @@ from corral.kube import Client, Precondition
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import Secret
 from corral.testing.cluster import Cluster
+from corral.testing.localcluster import as_at_a_terminal
 from tests.integration.wukonglife import (
     WHOLE,
     apply,
@@ -107,7 +108,9 @@ async def corral(cluster: Cluster, *words: str) -> tuple[int, str]:
 
 async def python(cluster: Cluster, *words: str) -> Process:
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    return await asyncio.create_subprocess_exec(sys.executable, *words, env=environment, stdout=PIPE, stderr=STDOUT)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *words, env=environment, stdout=PIPE, stderr=STDOUT, preexec_fn=as_at_a_terminal
+    )
 
 
 async def test_the_stand_in_plays_as_a_program_until_it_is_interrupted(

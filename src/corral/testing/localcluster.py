@@ -1,5 +1,6 @@
 """Local clusters as a person sees them: through the command line, `kubectl` and the host's own tools."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -47,3 +48,8 @@ def fetch(address: str) -> str:
 
 def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def as_at_a_terminal() -> None:
+    """For a `preexec_fn`: a shell's background jobs ignore Ctrl-C, and so would whatever they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
