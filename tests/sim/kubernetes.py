@@ -34,8 +34,10 @@ class SimServer(FakeApiServer):
     """Knows who asks for a change while it is carried out; empty: the world itself."""
 
     acting = ""
+    on_request: Callable[[str, Request], None] = staticmethod(lambda *_: None)
 
     def carry_out(self, request: Request, fate: Fate, client: str) -> Response:
+        self.on_request(client, request)
         self.acting = client
         try:
             return super().carry_out(request, fate, client)

@@ -8,6 +8,7 @@ The steps of a run are drawn one by one from the seed, each with luck of its own
 """
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from tests.sim.conftest import quiet
 from tests.sim.kubelet import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import TROUBLES, Trouble
+from tests.sim.witness import Decide
 from tests.sim.world import LOOKED_EVERY_S, QUIET_S, SETS, World, is_foreign, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
@@ -31,6 +33,7 @@ PAUSES_S_MAX = (0.5, 3.0, 8.0)
 CONVERGED_WITHIN_S = 1200.0
 TRACE_LINES = 60
 LINE_MAX = 160
+WHO_ASKS = re.compile(r"[?]fieldManager=\S+")
 SHRINK_RUNS_MAX = 60
 
 T = TypeVar("T")
@@ -52,6 +55,7 @@ class Failure:
     error: BaseException
     steps: tuple[Step, ...]
     trace: tuple[str, ...]
+    decide: Decide | None = None
 
     def __str__(self) -> str:
         steps = ", ".join(str(step) for step in self.steps)
@@ -59,7 +63,7 @@ class Failure:
             [
                 f"SEED {self.seed}: {type(self.error).__name__}: {self.error}",
                 f"{len(self.steps)} steps: {steps}",
-                *[line[:LINE_MAX] for line in self.trace if is_telling(line)][-TRACE_LINES:],
+                *[WHO_ASKS.sub("", line)[:LINE_MAX] for line in self.trace if is_telling(line)][-TRACE_LINES:],
             ]
         )
 
@@ -77,9 +81,12 @@ def steps_of(seed: int) -> tuple[Step, ...]:
     return tuple(Step(n, luck.uniform(0, pause_s_max), luck.choices(troubles, weights)[0]) for n in range(count))
 
 
-async def outcome(seed: int, steps: Iterable[Step]) -> tuple[BaseException | None, tuple[str, ...]]:
+async def outcome(
+    seed: int, steps: Iterable[Step], decide: Decide | None = None
+) -> tuple[BaseException | None, tuple[str, ...]]:
     luck = Random(f"{seed} world")
-    world = World(seed, operators=luck.choice((1, 1, 2)), tolerated_s=luck.choice((TOLERATED_S, 20)))
+    operators, tolerated_s = luck.choice((1, 1, 2)), luck.choice((TOLERATED_S, 20))
+    world = World(seed, operators=operators, tolerated_s=tolerated_s, decide=decide)
     world.delivery.takes_s_max = luck.choice((1.0, 30.0))
     world.kubelets.conf_takes_s_max = luck.choice((1.0, 60.0))
     rough = luck.random() < 0.6, luck.random() < 0.6
@@ -148,10 +155,11 @@ def revision_of(pod: Json) -> str:
     return str(pod["metadata"]["labels"][names.REVISION_LABEL])
 
 
-def failure_of(seed: int) -> Failure | None:
+def failure_of(seed: int, decide: Decide | None = None) -> Failure | None:
+    """`decide`: who plans in place of the real one."""
     steps = steps_of(seed)
-    error, trace = in_virtual_time(outcome(seed, steps))
-    return None if error is None else Failure(seed, error, steps, trace)
+    error, trace = in_virtual_time(outcome(seed, steps, decide))
+    return None if error is None else Failure(seed, error, steps, trace, decide)
 
 
 def trace_of(seed: int) -> tuple[str, ...]:
@@ -166,10 +174,10 @@ def shrunk(failure: Failure) -> Failure:
         start, shorter = 0, False
         while start < len(best.steps) and runs < SHRINK_RUNS_MAX:
             steps = best.steps[:start] + best.steps[start + size :]
-            error, trace = in_virtual_time(outcome(failure.seed, steps))
+            error, trace = in_virtual_time(outcome(failure.seed, steps, failure.decide))
             runs += 1
             if error is not None and type(error) is type(failure.error):
-                best, shorter = Failure(failure.seed, error, steps, trace), True
+                best, shorter = Failure(failure.seed, error, steps, trace, failure.decide), True
             else:
                 start += size
         size = size if shorter and size == 1 else size // 2

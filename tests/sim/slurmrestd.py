@@ -74,6 +74,7 @@ class Slurmrestd:
         self._scripted: list[tuple[str, int]] = []
         self.writes: list[tuple[str, str, str]] = []  # client, method, node: what was carried out
         self.looked: dict[tuple[str, str], float] = {}  # client and node: when it was asked for last
+        self.on_request: Callable[[str, str, list[str], bytes], None] = lambda *_: None  # client, method, path, body
         self.before_write: Callable[[str, str, str, bytes], None] = lambda *_: None
         self.after_write: Callable[[str], None] = lambda _client: None
 
@@ -96,6 +97,7 @@ class Slurmrestd:
             return Response(status=200, body=_OPENAPI)
         path = request.path.removeprefix(f"/slurm/{API}/").strip("/")
         self.asked[path] += 1
+        self.on_request(client, request.method, path.split("/"), request.body)
         if not self.slurmctld.up and path != "ping":
             await asyncio.sleep(min(AWAY_AFTER_S, request.deadline_s))
             return _refusal(500, 1001, "Unable to contact slurm controller (connect failure)")

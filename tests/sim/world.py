@@ -9,7 +9,8 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
                as failing, unless that happened after the look that it takes directly before; nor unless its NodeSet
                is deleted
     queues     no job ends with the partition of a NodeSet that is deleted
-    plans      an operator does nothing that the plan of its last snapshot does not list
+    plans      an operator asks nobody for anything that its last plan of a NodeSet does not list, word for word, and
+               leaves out nothing of it without a problem
 """
 
 import asyncio
@@ -22,18 +23,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from corral.engine import Create, Delete, LeaseAddress, Outside, Plan, plan_object, summary_lines, virtual_clock
-from corral.engine.controller import AnyController, Source
+from corral.engine import LeaseAddress, plan_object, summary_lines, virtual_clock
+from corral.engine.controller import AnyController
 from corral.engine.store import Key
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.controller import controller
-from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import Pod
+from corral.kube.transport import Request
 from corral.slurm.rest import ONE_WITHIN_S
 from corral.testing.apiserver import Crashed
 from corral.testing.apiserver.answers import Rejection
@@ -43,6 +44,7 @@ from corral.testing.apiserver.kinds import Scale
 from corral.testing.apiserver.objects import Options
 from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
+from tests.sim.deeds import of_request, of_slurm_request
 from tests.sim.delivery import Delivery
 from tests.sim.kubelet import Json, Process
 from tests.sim.kubernetes import Kubernetes, SimServer
@@ -50,12 +52,13 @@ from tests.sim.records import Record
 from tests.sim.slurmctld import LOST, Slurmctld
 from tests.sim.slurmrestd import CALM, Slurmrestd
 from tests.sim.taints import MANAGER
+from tests.sim.witness import Decide, Witness, in_order
 
 NAMESPACE = "lab"
 SETS = ("gpu", "cpu")
 API = "slurm.corral.dev/v1alpha1"
 LEASE = LeaseAddress(NAMESPACE)
-KUBECTL = "kubectl"
+OPERATOR, KUBECTL = "operator", "kubectl"
 LOOKED_EVERY_S = 5.0
 TICK_S = 0.5
 QUIET_S = 160.0  # a silent watch is noticed after 75 s; a slurmd that never registered, within 30 s after 120 s
@@ -80,83 +83,26 @@ class _AtOnce(ThreadPoolExecutor):
         return future
 
 
-class _Witness:
-    """Around a NodeSet's reconciler: remembers what its last plan lists, and that what it remembers changes no plan."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.listed: dict[str, frozenset[str]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def plan(self, snapshot: Any, /) -> Plan:
-        decided: Plan = self._inner.plan(snapshot)
-        anew = plan(msgspec.structs.replace(snapshot, before=None))
-        if decided != anew:
-            raise LawBroken(
-                f"what was remembered changes a plan: {summary_lines(decided)}, anew: {summary_lines(anew)}"
-            )
-        self.listed[snapshot.object.metadata.name] = frozenset(_listed(decided))
-        return decided
-
-    async def observe(self, key: Any, read: Any) -> Any:
-        return await self._inner.observe(key, read)
-
-    def report(self, snapshot: Any, outcome: Any, /) -> Any:
-        return self._inner.report(snapshot, outcome)
-
-    async def perform(self, call: Any, snapshot: Any, /) -> None:
-        await self._inner.perform(call, snapshot)
-
-    def lists(self, what: str) -> bool:
-        return any(what in listed for listed in self.listed.values())
-
-
-def _in_order(source: Source) -> Source:
-    """Whom news of Slurm bring back, is brought back by name: a set's order is not the seed's but the process's."""
-
-    @asynccontextmanager
-    async def ordered(enqueue: Callable[[Key, str], None]) -> AsyncIterator[None]:
-        waiting: dict[Key, str] = {}
-
-        def flush() -> None:
-            for key in sorted(waiting):
-                enqueue(key, waiting.pop(key))
-
-        def gather(key: Key, reason: str) -> None:
-            if not waiting:
-                asyncio.get_running_loop().call_soon(flush)
-            waiting[key] = reason
-
-        async with source(gather):
-            yield
-
-    return ordered
-
-
-def _listed(plan: Plan) -> list[str]:
-    words = []
-    for action in plan.actions:
-        match action:
-            case Create() if isinstance(action.object, Pod):
-                words.append(f"create {action.object.metadata.name}")
-            case Delete() if action.target.kind is Pod:
-                words.append(f"delete {action.target.name}")
-            case Outside():
-                words.append(f"{type(action.call).__name__} {getattr(action.call, 'node', '')}")
-    return words
-
-
 class World:
-    def __init__(self, seed: int, *, operators: int = 1, machines: int = 4, tolerated_s: int = TOLERATED_S) -> None:
-        self.seed = seed
+    """`decide`: who plans in place of the real one, to see whether that is found out."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        operators: int = 1,
+        machines: int = 4,
+        tolerated_s: int = TOLERATED_S,
+        decide: Decide | None = None,
+    ) -> None:
+        self.seed, self._decide = seed, decide
         self.server = SimServer(seed=seed, namespaces=(NAMESPACE,))
         self.server.register(NodeSet, scale=Scale())
         for kind in (SlurmController, RestApi):
             self.server.register(kind)
         self.slurm = Slurmctld(self.server.now_s, Random(f"{seed} slurm"), lambda text: self.server.note("slurm", text))
         self.rest = Slurmrestd(self.slurm, self.server.now_s, Random(f"{seed} rest"))
+        self.server.on_request, self.rest.on_request = self._kubernetes_is_asked, self._slurm_is_asked
         self.rest.before_write, self.rest.after_write = self._before_slurm_write, self._after_slurm_write
         self.kubernetes = Kubernetes(
             self.server, self.slurm, Random(f"{seed} kubernetes"), machines=machines, tolerated_s=tolerated_s
@@ -164,14 +110,13 @@ class World:
         self.kubelets = self.kubernetes.kubelets
         self.delivery = Delivery(self.server, self.slurm, self._reconfigured, Random(f"{seed} delivery"))
         self.kubernetes.on_removal = self._pod_is_removed
-        self.server.storage.listen(self._pod_is_made)
         self.server.storage.listen(self._something_was_written)
         self._quiet_since_s = 0.0
         self.broken: list[str] = []
         self.crash_after_slurm_writes: dict[str, int] = {}
         self.deleted_sets: set[str] = set()
         self.owed: list[Callable[[], None]] = []  # what troubles give back
-        self._witnesses: dict[str, _Witness] = {}
+        self._witnesses: dict[str, Witness] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.operators = [
             Operator(
@@ -189,9 +134,9 @@ class World:
     def build(self, client: str) -> AnyController:
         clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
         made = controller(clusters)
-        witness = _Witness(made.reconciler)
+        witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide)
         self._witnesses[client] = witness
-        return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(_in_order, made.sources)))
+        return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(in_order, made.sources)))
 
     # --- what people do
 
@@ -258,9 +203,7 @@ class World:
 
     def _pod_is_removed(self, pod: Json, by: str, process: Process | None) -> None:
         name = pod["metadata"]["name"]
-        if by.startswith("operator"):
-            self._is_listed(by, f"delete {name}")
-        elif by not in (KUBECTL, MANAGER):
+        if not by.startswith(OPERATOR) and by not in (KUBECTL, MANAGER):
             return
         if process is None or process.slurmd is None or not process.slurmd.alive:
             return
@@ -269,25 +212,23 @@ class World:
         if pod["status"]["phase"] not in unguarded and (why := self.slurm.may_give_a_job_to(process.slurmd)):
             self._break(f"{by} deletes pod {name}, and {why}")
 
-    def _pod_is_made(self, change: Change) -> None:
-        if change.key.resource == "pods" and change.before is None and self.server.acting.startswith("operator"):
-            self._is_listed(self.server.acting, f"create {change.key.name}")
+    def _kubernetes_is_asked(self, client: str, request: Request) -> None:
+        if client.startswith(OPERATOR) and (deed := of_request(request, self.server.kinds)):
+            self._witnesses[client].does(deed)
+
+    def _slurm_is_asked(self, client: str, method: str, path: list[str], body: bytes) -> None:
+        if client.startswith(OPERATOR) and (deed := of_slurm_request(method, path, body)):
+            self._witnesses[client].does(deed)
 
     def _before_slurm_write(self, client: str, method: str, node: str, body: bytes) -> None:
-        verb = "Forget" if method == "DELETE" else "Drain" if b'"DRAIN"' in body else "Undrain"
-        if client.startswith("operator"):
-            self._is_listed(client, f"{verb} {node}")
+        verb = of_slurm_request(method, ["node", node], body)
         record = self.slurm.nodes.get(node)
         if record is None or not is_foreign(record):
             return
         now_s, looked_s = self.server.now_s(), self.rest.looked.get((client, node), -1.0)
         came_after_a_look = looked_s < record.reason_s and now_s - looked_s <= ONE_WITHIN_S
         if not came_after_a_look and set_of(node) not in self.deleted_sets:
-            self._break(f"{client}: {verb} of {node}, which is somebody else's: {record.reason!r}")
-
-    def _is_listed(self, client: str, what: str) -> None:
-        if not self._witnesses[client].lists(what):
-            self._break(f"{client} does what no plan of its lists: {what}")
+            self._break(f"{client}: {verb}, which is somebody else's: {record.reason!r}")
 
     def _break(self, what: str) -> None:
         self.server.note("", f"LAW BROKEN: {what}")
@@ -295,7 +236,7 @@ class World:
 
     def check(self) -> None:
         """Raise what was broken. A law is broken within a request, where nobody would hear of an exception."""
-        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if "operator" in by]
+        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if OPERATOR in by]
         ended = [f"job {job} ended with partition {partition}" for job, partition in self.slurm.cost]
         if found := [*self.broken, *killed, *ended]:
             raise LawBroken("; ".join(found))
