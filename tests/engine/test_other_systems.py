@@ -33,6 +33,7 @@ from corral.engine.controller import AnyController
 from corral.kube.client import Client
 from corral.kube.crd import crd_of, kind, to_yaml
 from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import ConfigMap
 from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.operators import Operator
@@ -269,6 +270,22 @@ async def test_a_kind_that_goes_brings_everybody_back_and_so_does_its_return(had
     await operator.stop()
 
     assert onlooker.gauges[-1] == (True, 0)
+
+
+async def test_a_kind_whose_definition_went_is_gone_though_its_watch_stays_open() -> None:
+    server, onlooker = a_server(), Onlooker()
+    server.add(yaml.safe_load(to_yaml(crd_of(Gauge))))
+    operator = Operator(server, lambda: watching(onlooker))
+    operator.start()
+    await asyncio.sleep(5)
+    assert onlooker.gauges == [(True, 0)]
+
+    server.unregister(Gauge, ends_watches=False)
+    server.remove(CustomResourceDefinition, Gauge.resource.plural_and_group)
+    await asyncio.sleep(5)
+    await operator.stop()
+
+    assert onlooker.gauges[-1] == (False, 0)
 
 
 async def test_a_source_outside_kubernetes_brings_keys_back_while_the_controller_runs() -> None:

@@ -5,9 +5,10 @@ from contextlib import aclosing
 from random import Random
 from typing import ClassVar
 
+import msgspec
 import structlog
 
-from corral.kube.client import Client, Put
+from corral.kube.client import Client, Gone, Put
 from corral.kube.errors import Forbidden
 from corral.kube.meta import Object, Resource
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
@@ -22,8 +23,15 @@ class Definition(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = CustomResourceDefinition.resource
 
 
-async def defined(client: Client, *, server: Server, random: Random) -> AsyncGenerator[str, None]:
-    """The names of definitions, as they come and whenever they change, for ever.
+class Told(msgspec.Struct, frozen=True):
+    """A definition of this name is there, or has gone."""
+
+    name: str
+    is_there: bool
+
+
+async def defined(client: Client, *, server: Server, random: Random) -> AsyncGenerator[Told, None]:
+    """What becomes of definitions, as they come, whenever they change, and when they go, for ever.
 
     Who may not watch them (the rights are those of an older installation) is told once, and noticed when they may.
     """
@@ -33,14 +41,16 @@ async def defined(client: Client, *, server: Server, random: Random) -> AsyncGen
             if isinstance(event, Trouble) and event.reason == Forbidden.__name__ and not is_forbidden:
                 is_forbidden = True
                 log.warning("definitions may not be watched: kinds that come later are found late", why=event.message)
-            for definition in definitions_in(event):
-                yield definition.metadata.name
+            for told in told_in(event):
+                yield told
 
 
-def definitions_in(event: object) -> tuple[Definition, ...]:
+def told_in(event: object) -> tuple[Told, ...]:
     match event:
         case Put(definition):
-            return (definition,)
+            return (Told(definition.metadata.name, is_there=True),)
         case InitPut(definitions):
-            return definitions
+            return tuple(Told(definition.metadata.name, is_there=True) for definition in definitions)
+        case Gone(definition):
+            return (Told(definition.metadata.name, is_there=False),)
     return ()

@@ -6,7 +6,7 @@ that raises is a bug and ends `run`. It must not block and it must not write to 
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +35,7 @@ from corral.kube.watch import (
 
 T = TypeVar("T", bound=Object)
 LOOKS_MAX = 6  # after a definition was told: it is served a moment later, once its names are accepted
+UNDEFINED_S = 1.0  # until a server serves no longer what it has no definition of; mostly its watches end by then
 LOOK_AGAIN_S = 600.0  # for kinds that no definition tells of, and for us when we may not see definitions
 log = structlog.get_logger(__name__)
 
@@ -90,7 +91,7 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._progress_callbacks: list[Callable[[], None]] = []
         self._served_callbacks: list[Callable[[bool], None]] = []
-        self._defined = asyncio.Event()
+        self._defined, self._undefined = asyncio.Event(), asyncio.Event()
         self._started = False
         self._events = self._ignored = self._lists = self._troubles = 0
         self._trouble = ""
@@ -119,7 +120,8 @@ class Informer(Generic[T]):
         looks = 1
         while True:
             self._defined.clear()
-            await self._follow(looks)
+            if await self._is_interrupted(self._follow(looks)):
+                continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
                     await self._defined.wait()
@@ -128,6 +130,26 @@ class Informer(Generic[T]):
     def look_again(self) -> None:
         """An optional kind may be served now."""
         self._defined.set()
+
+    def be_asked_anew(self) -> None:
+        """Its definition is gone. A server is known to keep the watches of such a kind open, for minutes."""
+        self._undefined.set()
+
+    async def _is_interrupted(self, following: Coroutine[Any, Any, None]) -> bool:
+        """Whether the definition went while its objects were followed, and the server said nothing of it."""
+        self._undefined.clear()
+        work, undefined = asyncio.create_task(following), asyncio.create_task(self._undefined.wait())
+        try:
+            await asyncio.wait((work, undefined), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait((work,), timeout=UNDEFINED_S)
+            if work.done():
+                work.result()
+            return not work.done()
+        finally:
+            for task in (work, undefined):
+                task.cancel()
+            await asyncio.gather(work, undefined, return_exceptions=True)
 
     def take_in(self, event: Event[T]) -> None:
         """One event: first the store, then the handlers."""
@@ -303,8 +325,8 @@ class Informers:
             self._tasks.create_task(self._notice_definitions(), name="definitions of kinds")
 
     async def _notice_definitions(self) -> None:
-        async with aclosing(defined(self._client, server=self._server, random=self._clock.random)) as names:
-            async for name in names:
+        async with aclosing(defined(self._client, server=self._server, random=self._clock.random)) as definitions:
+            async for told in definitions:
                 for informer in self:
-                    if informer.kind.resource.plural_and_group == name:
-                        informer.look_again()
+                    if informer.kind.resource.plural_and_group == told.name:
+                        informer.look_again() if told.is_there else informer.be_asked_anew()

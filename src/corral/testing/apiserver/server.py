@@ -114,13 +114,14 @@ class FakeApiServer:
             custom(resource, status=status, scale=scale, validate=validate, topology=topology, fields=fields)
         )
 
-    def unregister(self, kind: Resource | type[Object]) -> None:
-        """Serve it no longer, as after its definition was deleted: its objects go, and its watches end."""
+    def unregister(self, kind: Resource | type[Object], *, ends_watches: bool = True) -> None:
+        """Serve it no longer, as after its definition was deleted: its objects go, and its watches end, or may."""
         served = self.served(kind)
         for obj in self.all_of(kind):
             self.objects.delete(served, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         self.kinds.remove(served)
-        self.drop_watches()
+        if ends_watches:
+            self.drop_watches()
 
     def extend(self, kind: Resource | type[Object], *, grace: Grace = at_once, prepare: Prepare | None = None) -> None:
         """Change how a kind behaves: a pretended kubelet gives pods their grace, and ends them with grace 0."""
