@@ -102,6 +102,7 @@ async def outcome(
                 await asyncio.sleep(step.pause_s)
                 step.trouble(world, Random(f"{seed} step {step.number}"))
                 world.check()
+            world.crash_after_slurm_writes.clear()
             world.calm(lift_drains=luck.random() < 0.7)
             await world.settled(CONVERGED_WITHIN_S, QUIET_S)
             check_end(world)

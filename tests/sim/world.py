@@ -173,7 +173,6 @@ class World:
             self.owed.pop(0)()
         self.server.stop_faults()
         self.rest.faults, self.rest.up, self.rest.hangs = CALM, True, False
-        self.crash_after_slurm_writes.clear()
         if not self.slurm.up:
             self.slurm.start()
         self.slurm.cancel_pending()
