@@ -5,8 +5,9 @@ pod that had the name before, or of the same container before it ended. Such a r
 that comes: forgotten together with its drain, it is made anew by the registration, and without a drain. So whoever is
 to go in this time is waited for, until it has registered or has had enough time for it.
 
-A record tells whose it is by the time at which its slurmd was started. When the present slurmd was started is known
-from what kubelet tells, which is never before it:
+A record tells whose it is by the time at which its slurmd was started; one that has none waits for its slurmd, and its
+drain is no proof before that had time. When the present slurmd was started is known from what kubelet tells, which is
+never before it:
 
     its container runs             since that start; not before it was told its line, for which it waits
     its container is to be made    since whatever kubelet told last. After a reboot, and between crashes, the pod is
@@ -49,9 +50,11 @@ def is_about_to_register(pod: Pod, record: Node | None, since: datetime) -> bool
     if record is None:
         moments = (begun, missing_since(pod)) if pod.status.phase in LIVES else ()
         return any(at is not None and at > since for at in moments)
-    if begun is None or begun <= since:
+    if begun is None:
         return False
-    return record.registered_at is None or record.registered_at < begun
+    if record.registered_at is None:  # slurmctld has read its files anew, and its slurmds are doing so
+        return begun > since or (record.reason_at is not None and record.reason_at > since)
+    return begun > since and record.registered_at < begun
 
 
 def _begun(pod: Pod) -> datetime | None:

@@ -160,3 +160,15 @@ def test_who_has_lost_its_record_may_be_told_to_register_anew_for_a_while(
     pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO, conditions=conditions)
     assert is_about_to_register(pod, None, SINCE) is may_register
     assert not is_about_to_register(pod, a_record(HOUR_AGO + MINUTE), SINCE)
+
+
+@pytest.mark.parametrize(
+    ("drained_at", "may_register"), [(NOW - MINUTE, True), (NOW - 3 * MINUTE, False), (None, False)]
+)
+def test_a_record_without_a_slurmd_waits_for_it_and_a_drain_has_to_be_older(
+    drained_at: datetime | None, may_register: bool
+) -> None:
+    """As in the second after `scontrol reconfigure`."""
+    pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO)
+    assert is_about_to_register(pod, replace(a_record(None), reason_at=drained_at), SINCE) is may_register
+    assert not is_about_to_register(pod, replace(a_record(HOUR_AGO), reason_at=drained_at), SINCE)

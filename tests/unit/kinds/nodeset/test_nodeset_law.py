@@ -163,7 +163,9 @@ def may_register(snapshot: Snapshot, worker: AWorker) -> bool:
     assert begun is not None
     is_recent = has_just_answered or NOW - begun < REGISTERS_WITHIN
     is_the_one = record is not None and record.registered_at is not None and record.registered_at >= begun
-    return is_recent and not is_the_one
+    drained_at = record.reason_at if record is not None and record.registered_at is None else None
+    is_just_drained = drained_at is not None and NOW - drained_at < REGISTERS_WITHIN
+    return (is_recent and not is_the_one) or is_just_drained
 
 
 def parts_of(snapshot: Snapshot) -> list[tuple[Action, ...]]:
