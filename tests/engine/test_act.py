@@ -1,5 +1,6 @@
 """Carrying out a plan: what each action sends, what ends an attempt, what is recorded."""
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -401,6 +402,26 @@ async def test_parts_that_follow_what_was_refused_are_skipped_with_it(world: Wor
     world.add_map("taken")
     first, one, other = (Plan(actions=(Create(object=a_map(n, owner), **WHY),)) for n in ("taken", "one", "other"))
     assert states(await world.carry_out(first + (one | other))) == ["refused", "skipped", "skipped"]
+
+
+@pytest.mark.parametrize(
+    ("joined", "expected"),
+    [
+        pytest.param(lambda taken, b, c: taken | (b | c), "refused done done", id="beside what is beside another"),
+        pytest.param(lambda taken, b, c: b | (taken + c), "done refused skipped", id="after it, beside another"),
+        pytest.param(lambda taken, b, c: b + (taken | c), "done refused done", id="beside it, after another"),
+        pytest.param(lambda taken, b, c: (taken | b) + c, "refused done skipped", id="after both"),
+        pytest.param(lambda taken, b, c: taken | (b + c), "refused done done", id="beside two in order"),
+        pytest.param(lambda taken, b, c: taken + (b + c), "refused skipped skipped", id="three in order"),
+    ],
+)
+async def test_what_was_refused_keeps_back_what_needs_it_however_plans_are_joined(
+    world: World, joined: Callable[[Plan, Plan, Plan], Plan], expected: str
+) -> None:
+    owner = await world.bear()
+    world.add_map("taken")
+    plans = (Plan(actions=(Create(object=a_map(name, owner), **WHY),)) for name in ("taken", "b", "c"))
+    assert states(await world.carry_out(joined(*plans))) == expected.split()
 
 
 @pytest.mark.parametrize("fault", [Fault.CONFLICT, Fault.SERVER_ERROR, Fault.REFUSE])

@@ -96,16 +96,17 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
     """`regarding` is the reconciled object: drift that was put back is told about it."""
     results: list[Result] = []
     first: Problem | None = None
-    lost = len(plan.actions)  # place of the first action that was not done
-    for needs, actions in plan.split():
-        if lost < needs:
+    lost: list[int] = []  # places of actions that were not done
+    for part, actions in plan.split():
+        if any(begin <= place < end for place in lost for begin, end in part.needs):
+            lost += range(len(results), len(results) + len(actions))
             results += _skipped(actions, first)
             continue
         done, problem = await _act_in_order(actions, actor, regarding)
         first = first or problem
         if problem is not None and problem.reason != BUDGET:
             undone = (place for place, result in enumerate(done) if result.state != "done")
-            lost = min(lost, len(results) + next(undone, len(done)))
+            lost += range(len(results) + next(undone, len(done)), len(results) + len(actions))
         results += (*done, *_skipped(actions[len(done) :], problem))
         if problem is not None and problem.reason != BUDGET and not problem.alone:
             results += _skipped(plan.actions[len(results) :], problem)

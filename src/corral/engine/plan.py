@@ -32,13 +32,13 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Actions from `start` to the next part. They go ahead unless one of the first `needs` actions has failed."""
+    """Actions from `start` to the next part. They go ahead unless an action in one of the ranges `needs` has failed."""
 
     start: int
-    needs: int
+    needs: tuple[tuple[int, int], ...] = ()  # from, to
 
     def shifted(self, by: int) -> "Part":
-        return Part(self.start + by, self.needs + by)
+        return Part(self.start + by, tuple((first + by, end + by) for first, end in self.needs))
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,29 +63,35 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def __add__(self, other: "Plan") -> "Plan":
         """First this, then that; the earlier of the two times to look again."""
         size = len(self.actions)
-        return self._joined(other, Part(size, size) if self.parts else None)
+        return self._joined(other, ((0, size),), is_apart=bool(self.parts))
 
     def __or__(self, other: "Plan") -> "Plan":
         """This, and also that: what is refused of the one does not keep the other back."""
-        return self._joined(other, Part(len(self.actions), 0))
+        return self._joined(other, (), is_apart=True)
 
-    def _joined(self, other: "Plan", seam: Part | None) -> "Plan":
+    def _joined(self, other: "Plan", needs: tuple[tuple[int, int], ...], *, is_apart: bool) -> "Plan":
+        """`needs`: what of this all of the other needs. `is_apart`: the other's first part is one of its own."""
         size = len(self.actions)
+        if not size or not other.actions:
+            parts = self.parts or other.parts
+        else:
+            theirs = (Part(0), *other.parts) if is_apart else other.parts
+            moved = (part.shifted(size) for part in theirs)
+            parts = (*self.parts, *(Part(part.start, needs + part.needs) for part in moved))
         times = [t for t in (self.again_after_s, other.again_after_s) if t is not None]
-        seams = (seam,) if seam and size and other.actions else ()
         return Plan(
             actions=self.actions + other.actions,
             waits=self.waits + other.waits,
             again_after_s=min(times, default=None),
-            parts=(*self.parts, *seams, *(part.shifted(size) for part in other.parts)),
+            parts=parts,
         )
 
-    def split(self) -> Iterator[tuple[int, tuple[Action, ...]]]:
-        """How many of the first actions each part needs, and the actions of it."""
-        parts = (Part(0, 0), *self.parts)
+    def split(self) -> Iterator[tuple[Part, tuple[Action, ...]]]:
+        """Each part, with its actions."""
+        parts = (Part(0), *self.parts)
         ends = (*(part.start for part in self.parts), len(self.actions))
         for part, end in zip(parts, ends, strict=True):
-            yield part.needs, self.actions[part.start : end]
+            yield part, self.actions[part.start : end]
 
 
 NOTHING = Plan()

@@ -1,6 +1,6 @@
 """Plans beside each other: what is refused of one keeps no other back. Pure.
 
-As the engine's `|`, also for plans that have such parts themselves, and for thousands of them.
+As the engine's `|`, for thousands of them: each `|` copies what it joins.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ def beside(*plans: Plan) -> Plan:
     for plan in plans:
         before = len(actions)
         if before and plan.actions:
-            parts.append(Part(before, 0))
-        parts += [Part(part.start + before, part.needs + before if part.needs else 0) for part in plan.parts]
+            parts.append(Part(before))
+        parts += [part.shifted(before) for part in plan.parts]
         actions += plan.actions
         waits += plan.waits
     times = [plan.again_after_s for plan in plans if plan.again_after_s is not None]
