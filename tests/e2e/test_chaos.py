@@ -204,6 +204,7 @@ def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
     for event in script(chaos, luck, outages):
         event()
         time.sleep(luck.uniform(0.5, 2))  # a real cluster: what is under way is to overlap
+    chaos.until("there are jobs enough to judge by", lambda: len(to_count(chaos, outages)) < COUNTED_MIN)
     chaos.kubectl("exec", LOGIN, "--", "touch", "/tmp/enough")
     chaos.until("everything is as asked for", lambda: not_as_asked(chaos))
     chaos.until("every job has ended", lambda: chaos.on_controller("squeue", "-h"))
@@ -211,10 +212,7 @@ def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
         "no ghost stays RUNNING", lambda: [j for j, runs in records(chaos).items() if runs[-1].state == "RUNNING"]
     )
 
-    lines = chaos.kubectl("exec", LOGIN, "--", "cat", "/tmp/accepted").splitlines()
-    accepted = {job: float(at) for at, job in (line.split() for line in lines)}
-    old = {job for job, at in accepted.items() if not any(one.may_cost_job(at) for one in outages.of_slurmctld)}
-    found = records(chaos)
+    old, found = to_count(chaos, outages), records(chaos)
     wrong = {}
     for job in old:
         runs = found.get(job, [])
@@ -222,6 +220,17 @@ def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
         was_hit = any(outages.may_have_cost(run) for run in runs)
         if not (states == ["COMPLETED"] or (was_hit and is_recorded_once(states))):
             wrong[job] = runs
-    print(f"{len(accepted)} jobs accepted, {len(old)} of them long enough before slurmctld was killed")
+    print(f"{len(accepted(chaos))} jobs accepted, {len(old)} of them long enough before slurmctld was killed")
     assert not wrong, f"expected one record, COMPLETED, of each of {len(old)} jobs; found {wrong}"
-    assert len(old) >= COUNTED_MIN, (len(old), len(accepted))
+    assert len(old) >= COUNTED_MIN
+
+
+def accepted(chaos: Chaos) -> dict[str, float]:
+    """When sbatch gave each job its number."""
+    lines = chaos.kubectl("exec", LOGIN, "--", "cat", "/tmp/accepted").splitlines()
+    return {job: float(at) for at, job in (line.split() for line in lines)}
+
+
+def to_count(chaos: Chaos, outages: Outages) -> set[str]:
+    """Those that slurmctld had time to save before it was killed."""
+    return {job for job, at in accepted(chaos).items() if not any(one.may_cost_job(at) for one in outages.of_slurmctld)}
