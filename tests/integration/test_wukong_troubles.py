@@ -74,7 +74,6 @@ async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and
 
         await definition_goes_and_comes(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", "MultusMissing")
         await definition_goes_and_comes(client, ns, VirtualMachine, "vm", "KubeVirtMissing")
-        await definition_goes_and_comes(client, ns, DataVolume, "vm-root", "CDIMissing")
 
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
