@@ -41,8 +41,9 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
         case State.TAKEN:
             return Plan(waits=(name_taken(snapshot.object, _there(disk)),))
         case State.GOING:
-            message = f"{what}: {ref(_there(disk))} is being deleted; it is made again when it is gone"
-            return Plan(waits=(Wait(reason="DiskBeingDeleted", message=message),))
+            return Plan(waits=(_going(snapshot, disk),))
+        case State.ORPHANED:
+            return Plan(waits=(_orphaned(snapshot, disk),))
         case State.FAILED:
             failed = Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True)
             return _marked(snapshot, disk) + Plan(waits=(failed,))
@@ -53,6 +54,36 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
         case _:
             return _marked(snapshot, disk) + _grown(disk)
+
+
+def _going(snapshot: Snapshot, disk: Disk) -> Wait:
+    """Somebody deleted it. Under a machine it stays until that stops: whoever is to save something does so before."""
+    there = _there(disk)
+    said = f"disk {disk.config.name}: {ref(there)} is being deleted{held_by(there)}"
+    is_used = snapshot.own_instance is not None and disk.name in snapshot.volumes_in_use
+    if is_used and there.metadata.finalizers:
+        message = f"{said}; what is on it is lost when the machine stops, so copy it before; then it is made again"
+        return Wait(reason="DiskBeingDeleted", message=message, stalled=True)
+    return Wait(reason="DiskBeingDeleted", message=f"{said}; it is made again when it is gone")
+
+
+def _orphaned(snapshot: Snapshot, disk: Disk) -> Wait:
+    """Kubernetes' collector takes the claim of a DataVolume along. It cannot yet if CDI's definition went with it."""
+    claim = _there(disk).metadata
+    keep = (
+        f"kubectl patch pvc {claim.name} --namespace {claim.namespace} --type merge "
+        """--patch '{"metadata": {"ownerReferences": null}}'"""
+    )
+    message = (
+        f"disk {disk.config.name}: the DataVolume of claim {claim.name} is gone, so Kubernetes deletes the claim too, "
+        f"with what is on it; to keep it: {keep}"
+    )
+    return Wait(reason="DiskOrphaned", message=message, stalled=DataVolume in snapshot.absent)
+
+
+def held_by(obj: Object) -> str:
+    """Who keeps something that is being deleted."""
+    return f", held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
 
 
 def not_restored(snapshot: Snapshot, disks: tuple[str, ...]) -> Plan:

@@ -27,16 +27,18 @@ AWAITS_MACHINE = frozenset({FIRST_CONSUMER, "PendingPopulation"})  # phases in w
 
 class State(enum.Enum):
     MISSING = "missing"
-    TAKEN = "taken"  # an object of that name is not ours
-    GOING = "going"
-    FILLING = "filling"
-    UNBOUND = "unbound"
-    AWAITS_MACHINE = "awaits machine"
+    TAKEN = "somebody else's"  # an object of that name is not ours
+    GOING = "being deleted"
+    ORPHANED = "left behind by its DataVolume"  # Kubernetes collects the claim, sooner or later
+    FILLING = "being filled"
+    UNBOUND = "without a volume"
+    AWAITS_MACHINE = "waiting for its machine to start"
     READY = "ready"
     FAILED = "failed"
 
 
 USABLE = frozenset({State.READY, State.AWAITS_MACHINE})
+TO_BE_MADE = frozenset({State.MISSING, State.GOING, State.ORPHANED})  # now, or when what is left of it is gone
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,10 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     def is_data_volume(self) -> bool:
         """Whether the machine names it as one; a disk from a snapshot is one, though its spec says nothing."""
         return self.filling is not None or self.data_volume is not None
+
+    @property
+    def needs_cdi(self) -> bool:
+        return self.filling is not None and self.state in TO_BE_MADE
 
     @property
     def is_usable(self) -> bool:
@@ -153,7 +159,15 @@ def _state(
         return State.GOING
     if data_volume is not None:
         return _state_by_cdi(data_volume, claim)
+    if claim is not None and _is_controlled_by_cdi(claim):
+        return State.ORPHANED
     return _state_of_claim(claim, storage_class)
+
+
+def _is_controlled_by_cdi(claim: PersistentVolumeClaim) -> bool:
+    owner = next((r for r in claim.metadata.owner_references if r.controller), None)
+    found = (owner.api_version.partition("/")[0], owner.kind) if owner else None
+    return found == (DataVolume.resource.group, DataVolume.resource.kind)
 
 
 def _controls(owner: Object, child: Object) -> bool:

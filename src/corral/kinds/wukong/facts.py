@@ -165,7 +165,7 @@ def needed_kinds(wukong: Wukong, disks: Iterable[Disk]) -> tuple[Kind, ...]:
     needed: list[Kind] = [VirtualMachine]
     if any(not is_pod_network(network) for network in networks_of(wukong)):
         needed.append(NetworkAttachmentDefinition)
-    if any(disk.filling is not None and disk.claim is None for disk in disks):
+    if any(disk.needs_cdi for disk in disks):
         needed.append(DataVolume)
     return tuple(needed)
 

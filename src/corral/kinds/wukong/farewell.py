@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.attachments import let_go, owned
-from corral.kinds.wukong.diskplan import own_disk_objects
+from corral.kinds.wukong.diskplan import held_by, own_disk_objects
 from corral.kinds.wukong.disks import is_kept
 from corral.kinds.wukong.facts import Snapshot
 from corral.kube.meta import Object, ref
@@ -58,5 +58,4 @@ def _gone(there: Iterable[Object]) -> tuple[Wait, ...]:
 
 
 def _holding_text(obj: Object) -> str:
-    held = f", held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
-    return f"waiting until {ref(obj)} is gone{held}"
+    return f"waiting until {ref(obj)} is gone{held_by(obj)}"

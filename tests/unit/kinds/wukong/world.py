@@ -27,6 +27,7 @@ from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.client import Client, Precondition
 from corral.kube.meta import Object, ObjectMeta, Resource
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.apiserver import FakeApiServer
@@ -100,8 +101,11 @@ class World:
         csi: bool = False,
         pace_s: float = 1.0,
         seed: int = 1,
+        collects: bool = True,
     ) -> None:
-        self.server = FakeApiServer(seed=seed, namespaces=(NAMESPACE,))
+        """`collects`: Kubernetes' garbage collector knows of everything; one that does not does nothing by itself."""
+        delay_s = 0.1 if collects else None
+        self.server = FakeApiServer(seed=seed, namespaces=(NAMESPACE,), garbage_delay_s=delay_s)
         self.server.register(Wukong, status=True)
         self.server.register(WukongSnapshot, status=True)
         self.server.register(AddressPool, status=True)
@@ -121,6 +125,11 @@ class World:
     def serve(self, kind: type[Object]) -> None:
         """As when its definition is applied, which tells the operator of it."""
         self.server.add(definition_of(kind))
+
+    def undefine(self, kind: type[Object]) -> None:
+        """As when its definition is deleted: what is of the kind goes first."""
+        self.server.unregister(kind)
+        self.server.remove(CustomResourceDefinition, kind.resource.plural_and_group)
 
     async def begin(self, *objects: Object) -> None:
         """The world turns: the operator and the stand-in run, and a person makes these objects."""
