@@ -60,9 +60,11 @@ def addresses(snapshot: Snapshot) -> Plan:
         pool, held = snapshot.pools.get(name), _held(snapshot, network, name)
         if held is not None:
             desired.append(Once(held))
-        elif pool is None:
+        if pool is None:  # also of one that has its address: prefix, gateway and DNS servers stand in the pool
             message = f"network {network.name}: waiting for AddressPool {wukong.metadata.namespace}/{name}"
             waits.append(Wait(reason="AddressPoolMissing", message=message))
+        elif held is not None:
+            continue
         elif free := Addresses(pool).free(_taken(snapshot), f"{wukong.metadata.uid}/{network.name}"):
             desired.append(Once(_lease(wukong, network, pool, free)))
             waits.append(Wait(reason="AddressPending", message=f"network {network.name}: {free} is being taken"))
@@ -121,8 +123,8 @@ def _held(snapshot: Snapshot, network: NetworkConfig, pool: str) -> ConfigMap | 
 
 
 def _taken(snapshot: Snapshot) -> frozenset[IP]:
-    """Whichever pool gave them away: pools may overlap."""
-    leased = (address_in(lease) for leases in snapshot.leased.values() for lease in leases)
+    """Whichever pool gave them away: pools may overlap, and go before those who have an address of them."""
+    leased = (address_in(lease) for lease in snapshot.leased)
     written = (address for wukong in snapshot.neighbours for _, address in static_addresses(wukong))
     return frozenset((*leased, *written))
 
@@ -153,7 +155,7 @@ def _lease(wukong: Wukong, network: NetworkConfig, pool: AddressPool, address: I
 def _rivals(snapshot: Snapshot) -> Iterable[Wait]:
     """An address that a person wrote twice: the one that was first has it."""
     wukong = snapshot.object
-    leased = {address_in(lease): lease for leases in snapshot.leased.values() for lease in leases}
+    leased = {address_in(lease): lease for lease in snapshot.leased}
     for network, address in static_addresses(wukong):
         others = [other for other in snapshot.namesakes.get(network.name, ()) if _is_before(other, wukong)]
         holder = leased.get(address)

@@ -38,7 +38,7 @@ Name = tuple[str, str]  # namespace and name
 
 OPTIONAL: tuple[type[Object], ...] = (*PROJECTS, VirtualMachineRestore)
 
-BY_ADDRESS, BY_STATIC = "address", "static"
+BY_ADDRESS, BY_NAMESPACE, BY_STATIC = "address", "namespace", "static"
 BY_DISK, BY_NETWORK, BY_SECRET, BY_SNAPSHOT, BY_WUKONG = "disk", "network", "secret", "snapshot", "wukong"
 
 
@@ -48,6 +48,7 @@ class WukongReconciler:
         if wukong is None:
             return None
         machine, attachments = names.machine_name(key.name), _attachments(wukong, read)
+        scheduled = read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name))
         secrets = (read.get(Secret, name, key.namespace) for name in sorted(secrets_needed(wukong)))
         return Snapshot(
             object=wukong,
@@ -71,7 +72,8 @@ class WukongReconciler:
             namesakes=_namesakes(wukong, read),
             source=_source(wukong, read),
             restores=read.owned(VirtualMachineRestore, wukong),
-            scheduled=read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name)),
+            scheduled=scheduled,
+            named_snapshots=_named(scheduled, read),
         )
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
@@ -135,12 +137,10 @@ def _leases(wukong: Wukong, read: Reader) -> tuple[ConfigMap, ...]:
     return tuple(found for found in read.owned(ConfigMap, wukong) if any(pool_of(found)))
 
 
-def _leased(wukong: Wukong, read: Reader) -> Mapping[str, tuple[ConfigMap, ...]]:
+def _leased(wukong: Wukong, read: Reader) -> tuple[ConfigMap, ...]:
     if not any(from_pools(wukong)) and not any(static_addresses(wukong)):
-        return {}
-    where = wukong.metadata.namespace
-    pools = (pool.metadata.name for pool in read.list(AddressPool, where))
-    return {pool: read.by_index(ConfigMap, BY_POOL, (where, pool)) for pool in pools}
+        return ()
+    return read.by_index(ConfigMap, BY_NAMESPACE, wukong.metadata.namespace)
 
 
 def _neighbours(wukong: Wukong, read: Reader) -> tuple[Wukong, ...]:
@@ -167,6 +167,11 @@ def _source(wukong: Wukong, read: Reader) -> WukongSnapshot | None:
     return read.get(WukongSnapshot, asked, wukong.metadata.namespace) if asked else None
 
 
+def _named(snapshots: Iterable[WukongSnapshot], read: Reader) -> frozenset[str]:
+    metas = (snapshot.metadata for snapshot in snapshots)
+    return frozenset(m.name for m in metas if read.by_index(Wukong, BY_SNAPSHOT, (m.namespace, m.name)))
+
+
 def _disks_named(wukong: Wukong) -> Iterable[Name]:
     where = wukong.metadata
     return [(where.namespace, names.disk_name(where.name, disk.name)) for disk in wukong.spec.disks]
@@ -187,6 +192,10 @@ def _addresses_written(wukong: Wukong) -> Iterable[tuple[str, IP]]:
 
 def _namespace_if_static(wukong: Wukong) -> Iterable[str]:
     return (wukong.metadata.namespace,) if any(static_addresses(wukong)) else ()
+
+
+def _namespace_of_lease(lease: ConfigMap) -> Iterable[str]:
+    return (namespace for namespace, _pool in pool_of(lease))
 
 
 def _secrets_named(wukong: Wukong) -> Iterable[Name]:
@@ -290,6 +299,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .indexes(Wukong, BY_ADDRESS, _addresses_written)
         .indexes(Wukong, BY_STATIC, _namespace_if_static)
         .indexes(ConfigMap, BY_POOL, pool_of)
+        .indexes(ConfigMap, BY_NAMESPACE, _namespace_of_lease)
         .indexes(Wukong, BY_SNAPSHOT, _snapshots_named)
         .indexes(WukongSnapshot, BY_WUKONG, _scheduled_for)
         .indexes(DataVolume, BY_WUKONG, _label)

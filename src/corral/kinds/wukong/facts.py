@@ -71,12 +71,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     network_policies: tuple[NetworkPolicy, ...] = ()  # likewise
     pools: Mapping[str, AddressPool] = EMPTY  # that its networks name
     leases: tuple[ConfigMap, ...] = ()  # of addresses that it has
-    leased: Mapping[str, tuple[ConfigMap, ...]] = EMPTY  # pool of the namespace -> everybody's
+    leased: tuple[ConfigMap, ...] = ()  # of addresses that anybody of the namespace has
     neighbours: tuple[Wukong, ...] = ()  # others of the namespace that have static addresses
     namesakes: Mapping[str, tuple[Wukong, ...]] = EMPTY  # network -> others with its static address, in one segment
     source: WukongSnapshot | None = None  # that the disks are to be restored from
     restores: tuple[VirtualMachineRestore, ...] = ()  # also of earlier wishes
     scheduled: tuple[WukongSnapshot, ...] = ()
+    named_snapshots: frozenset[str] = frozenset()  # of these, what some Wukong is made from or set back to
 
     @cached_property
     def own_machine(self) -> VirtualMachine | None:

@@ -146,7 +146,10 @@ def _restored(snapshot: Snapshot) -> Plan:
 
 
 def _scheduled(snapshot: Snapshot) -> Plan:
-    return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, has_machine=snapshot.own_machine is not None)
+    # Of disks that are being set back a snapshot would have one half as they were and the other as they will be.
+    can_begin = snapshot.own_machine is not None and not snapshot.restoring.is_in_place
+    held = snapshot.named_snapshots
+    return scheduled(snapshot.object, snapshot.scheduled, snapshot.now, can_begin=can_begin, held=held)
 
 
 def _machine(snapshot: Snapshot) -> Plan:

@@ -2,7 +2,8 @@
 
 A snapshot is called after the time it was due, not after the time it was made: a lost answer or a restart makes no
 second one. Of several that were missed, one is taken; what was due before there was a policy was not missed. While one
-is being taken no other is begun. They stay when their Wukong is deleted: they are for that.
+is being taken, or the machine is being set back to one, no other is begun. One that a Wukong is made from or set back
+to is not deleted. They stay when their Wukong is deleted: they are for that.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,10 @@ from corral.kube.values import parse_duration
 TIME_FORMAT = "%Y-%m-%dT%H:%MZ"
 
 
-def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *, has_machine: bool) -> Plan:
+def scheduled(
+    wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *, can_begin: bool, held: frozenset[str]
+) -> Plan:
+    """`held`: the names of those that somebody restores from."""
     policy = wukong.spec.snapshot_policy
     if policy is None:
         return NOTHING
@@ -31,19 +35,22 @@ def scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime, *,
         message = f"snapshotPolicy.schedule: {error}"
         return Plan(waits=(Wait(reason="BadSchedule", message=message, stalled=True),))
     ours = sorted(taken, key=due_time)
-    since = last_due(wukong, ours) if has_machine and not any(map(_is_under_way, ours)) else None
-    due = cron.latest(since, now) if since is not None else None
     upcoming = cron.next_after(now)
-    again = [(upcoming - now).total_seconds()] if upcoming else []
+    if upcoming is None:
+        message = f"snapshotPolicy.schedule: {policy.schedule!r} is a day that never comes"
+        return Plan(waits=(Wait(reason="BadSchedule", message=message, stalled=True),))
+    since = last_due(wukong, ours) if can_begin and not any(map(_is_under_way, ours)) else None
+    due = cron.latest(since, now) if since is not None else None
+    again = [(upcoming - now).total_seconds()]
     expiry = _next_expiry(ours, policy, now)
     again += [expiry] if expiry is not None else []
-    actions: list[Action] = [_delete(old) for old in outdated(ours, policy, now)]
+    actions: list[Action] = [_delete(old) for old in outdated(ours, policy, now) if old.metadata.name not in held]
     if due is not None:
         message = f"snapshotPolicy says {policy.schedule}; the last one was due"
         known_by = (names.SCHEDULED_LABEL,)
         create = Create(object=_snapshot(wukong, due), known_by=known_by, reason="SnapshotDue", message=message)
         actions.insert(0, create)
-    return Plan(actions=tuple(actions), again_after_s=max(min(again), 1.0) if again else None)
+    return Plan(actions=tuple(actions), again_after_s=max(min(again), 1.0))
 
 
 def last_due(wukong: Wukong, ours: Iterable[WukongSnapshot]) -> datetime | None:

@@ -13,7 +13,7 @@ from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec, AddressR
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.meta import ObjectMeta
-from corral.kube.models.core_v1 import ConfigMap
+from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.testing.apiserver.faults import ROUGH
 from corral.testing.operators import Operator, converged
 from tests.unit.kinds.wukong.world import NAMESPACE, World, a_wukong
@@ -203,6 +203,30 @@ async def test_pools_that_overlap_give_an_address_to_one_only() -> None:
     found = await addresses(world)
     assert sorted(found.values()) == ["", "10.1.2.10", "10.1.2.11"]
     assert found["vm"] == "10.1.2.10"
+
+
+async def test_an_address_whose_pool_is_gone_is_still_somebodys() -> None:
+    world = World()
+    await world.make(a_pool(last="10.1.2.10", name="old"), a_wukong(POOLED.replace("pool: lan", "pool: old")))
+    await world.delete(AddressPool, "old")
+    await world.add(a_pool(last="10.1.2.11"), a_wukong(POOLED, "second"), a_wukong(STATIC, "third"))
+    assert await addresses(world) == {"vm": "10.1.2.10", "second": "10.1.2.11", "third": "10.1.2.10"}
+    assert await world.condition("Ready", "third") == ("False", "AddressTaken")
+
+
+async def test_a_wukong_whose_pool_is_gone_says_so_and_goes_on_when_it_is_back() -> None:
+    """Without the pool nobody knows prefix and gateway, so what the guest is told cannot be written."""
+    world = World()
+    await world.make(a_pool(), a_wukong(POOLED))
+    before = await told(world)
+    await world.delete(AddressPool, "lan")
+    await world.delete(Secret, "vm-cloud-init")
+    await world.settled()
+    assert await world.condition("Ready") == ("False", "AddressPoolMissing")
+    assert world.names(VirtualMachine) == ["vm"]
+    await world.add(a_pool())
+    assert await told(world) == before
+    assert await world.condition("Ready") == ("True", "AsDesired")
 
 
 def build_pools() -> AnyController:

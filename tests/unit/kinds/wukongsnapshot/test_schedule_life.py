@@ -148,7 +148,40 @@ async def test_they_outlive_their_wukong_and_a_new_one_can_be_made_from_them() -
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_schedule_that_is_none_is_told_and_the_machine_runs() -> None:
-    world = await opened(SMALL[:-1] + ", snapshotPolicy: {schedule: '61 * * * *'}}")
+async def test_a_machine_that_is_being_set_back_keeps_what_it_is_set_back_to_and_is_not_snapshot_meanwhile() -> None:
+    world = await opened()
+    await hours(2.5)
+    both = ["vm-202601010100", "vm-202601010200"]
+    assert world.names(WukongSnapshot) == both
+    world.standin_rests()  # KubeVirt takes its time
+    await world.patch_wukong({"restoreFromSnapshot": both[0]})
+    await hours(4)
+    assert world.names(WukongSnapshot) == both
+    assert await world.condition("Ready") == ("False", "Restoring")
+    world.standin_goes_on()
+    await hours(0.4)
+    assert (await world.wukong()).status.restored_from == both[0]
+    await hours(1)
+    assert both[0] in world.names(WukongSnapshot), "for as long as it is named"
+    await world.patch_wukong({"restoreFromSnapshot": None})
+    await hours(0.1)
+    assert both[0] not in world.names(WukongSnapshot)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_snapshot_that_another_wukong_is_made_from_is_not_deleted_under_it() -> None:
+    world = await opened()
+    await hours(1.5)
+    await world.client.create(
+        a_wukong(SMALL[:-1] + ", restoreFromSnapshot: vm-202601010100}", "copy"), field_manager="person"
+    )
+    await hours(4)
+    assert world.names(WukongSnapshot) == ["vm-202601010100", "vm-202601010400", "vm-202601010500"]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+@pytest.mark.parametrize("schedule", ["61 * * * *", "0 0 30 2 *"])
+async def test_a_schedule_that_is_none_is_told_and_the_machine_runs(schedule: str) -> None:
+    world = await opened(SMALL[:-1] + f", snapshotPolicy: {{schedule: '{schedule}'}}}}")
     assert await world.condition("Stalled") == ("True", "BadSchedule")
     assert (await world.wukong()).status.phase == "Running"
