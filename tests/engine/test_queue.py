@@ -213,6 +213,25 @@ def test_any_pass_starts_the_period_anew() -> None:
     assert taken_keys(queue) == []
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "next_s"),
+    [pytest.param(1000, 66, id="later than the period"), pytest.param(10, 10, id="sooner than the period")],
+)
+def test_what_a_pass_asks_for_and_the_period_are_whichever_is_sooner(asked_s: float, next_s: float) -> None:
+    clock = Hand()
+    queue = a_queue(clock)
+    queue.repeat("a", every_s=60)
+    queue.add("a")
+    queue.take_nowait()
+    queue.add("a", after_s=asked_s)
+    queue.done("a")
+
+    clock.now_s += next_s
+    assert taken_keys(queue) == ["a"]
+    clock.now_s += 66
+    assert taken_keys(queue) == ["a"]  # and the period goes on
+
+
 def test_the_rate_limit_holds_back_everything_but_people() -> None:
     clock = Hand()
     queue = a_queue(clock, rate=RateLimit(per_s=1, burst=2))

@@ -79,16 +79,22 @@ class Barrier(Generic[K]):
         self._expect(key, Awaited(resource, name, uid))
 
     def pending(self, key: K) -> tuple[Awaited, ...]:
-        """What the caches have yet to show for `key`; empty: go and observe. Forgets what they have shown."""
+        """What the caches have yet to show for `key`; empty: go and observe."""
+        if not self.is_pending(key):
+            return ()
+        return tuple(dict.fromkeys(expectation.awaited for expectation in self._awaited[key].values()))
+
+    def is_pending(self, key: K) -> bool:
+        """Whether the caches have yet to show something for `key`. Forgets what they have shown."""
         expected = self._awaited.get(key)
         if expected is None:
-            return ()
+            return False
         remaining = {slot: expectation for slot, expectation in expected.items() if not self._is_met(expectation)}
         if remaining:
             self._awaited[key] = remaining
         else:
             del self._awaited[key]
-        return tuple(dict.fromkeys(expectation.awaited for expectation in remaining.values()))
+        return bool(remaining)
 
     def hold(self, key: K, tell: Callable[[], None]) -> None:
         """Call `tell` once, when nothing is pending for `key` any more. The newest holder of a key is the one told."""
@@ -119,7 +125,7 @@ class Barrier(Generic[K]):
 
     def _look(self) -> None:
         self._looks_soon = False
-        for key in [key for key in self._held if not self.pending(key)]:
+        for key in [key for key in self._held if not self.is_pending(key)]:
             self._held.pop(key)()
 
     def statistics(self) -> BarrierStatistics:
@@ -138,16 +144,15 @@ class Barrier(Generic[K]):
             slot: Hashable = id(cache) if number is not None else (id(cache), awaited.object)
             known = expected.get(slot)
             if known is None or known.history != cache.history or not known.is_later(number):
-                expected[slot] = _Expectation(awaited, cache, cache.history)
+                expected[slot] = _Expectation(awaited, number, cache, cache.history)
 
     def _is_met(self, expectation: "_Expectation") -> bool:
         cache, awaited = expectation.cache, expectation.awaited
         if cache.history != expectation.history:  # its versions are of a history that did not happen
             self._resets += 1
             return True
-        number = version_number(awaited.version)
-        if number is not None and cache.version_seen is not None:
-            return cache.version_seen >= number
+        if expectation.number is not None and cache.version_seen is not None:
+            return cache.version_seen >= expectation.number
         known = cache.find(awaited.object)
         if not awaited.version:
             return known is None or known.metadata.uid != awaited.uid
@@ -156,9 +161,9 @@ class Barrier(Generic[K]):
 
 class _Expectation(msgspec.Struct, frozen=True):
     awaited: Awaited
+    number: int | None  # of its version
     cache: Cache
     history: int
 
     def is_later(self, number: int | None) -> bool:
-        known = version_number(self.awaited.version)
-        return number is not None and known is not None and known > number
+        return number is not None and self.number is not None and self.number > number

@@ -142,14 +142,11 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
         `optional`: see `watches`.
         """
         ours = self.kind.resource
+        group = ours.api_version.split("/")[0]
 
         def owner(child: Object, _read: Reader) -> Iterable[Key]:
             for r in child.metadata.owner_references:
-                if (
-                    r.controller
-                    and r.kind == ours.kind
-                    and r.api_version.split("/")[0] == ours.api_version.split("/")[0]
-                ):
+                if r.controller and r.kind == ours.kind and r.api_version.split("/")[0] == group:
                     yield Key(child.metadata.namespace if ours.namespaced else "", r.name)
 
         return self._with(Watch(kind=kind, to=owner, where=where, when=when, owned=True, optional=optional))

@@ -4,6 +4,7 @@ The registry is a value that belongs to one manager: nothing is global, and two 
 What a part counts itself (`statistics()`) is read at the time of a scrape and stored nowhere else.
 """
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -22,7 +23,6 @@ RESULTS = ("success", "error", "requeue", "requeue_after")
 class Metrics:
     def __init__(self, *, host: str = "") -> None:
         self.registry = registry = CollectorRegistry()
-        self._host = host
         by_controller = ["controller"]
         self.errors = Counter(
             "controller_runtime_reconcile_errors", "Passes that ended with a problem.", by_controller, registry=registry
@@ -46,9 +46,8 @@ class Metrics:
             "corral_stuck_keys", "Keys that have made no progress for too long.", by_controller, registry=registry
         )
         self.leads = Gauge("leader_election_master_status", "1 while this process leads.", ["name"], registry=registry)
-        self.requests = Counter(
-            "rest_client_requests", "Requests to the API server.", ["code", "method", "host"], registry=registry
-        )
+        self._requests: Tally[tuple[int, str]] = Tally()  # by status and verb
+        self.add_source(lambda: request_metrics(self._requests, host))
 
     def add_controller(self, name: str, workers: int) -> None:
         """Show a controller's series from the start: a rate over a series that begins at its first error is blind."""
@@ -58,8 +57,8 @@ class Metrics:
             counter.labels(name)
 
     def on_request(self, verb: str, kind: str, status: int, seconds: float) -> None:  # noqa: ARG002
-        """`corral.kube.calls.Observer`. Status 0, no answer, is client-go's `<error>`."""
-        self.requests.labels(str(status) if status else "<error>", METHODS.get(verb, "GET"), self._host).inc()
+        """`corral.kube.calls.Observer`."""
+        self._requests[status, verb] += 1
 
     def add_source(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self.registry.register(_Source(collect))
@@ -80,6 +79,19 @@ class _Source(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._collect()
+
+
+def request_metrics(requests: Mapping[tuple[int, str], int], host: str) -> Iterator[Metric]:
+    """By method, as client-go counts them. Status 0, no answer, is its `<error>`."""
+    by_method: Tally[tuple[str, str]] = Tally()
+    for (status, verb), count in requests.items():
+        by_method[str(status) if status else "<error>", METHODS.get(verb, "GET")] += count
+    counter = CounterMetricFamily(
+        "rest_client_requests", "Requests to the API server.", labels=["code", "method", "host"]
+    )
+    for (code, method), count in by_method.items():
+        counter.add_metric([code, method, host], count)
+    yield counter
 
 
 def pass_metrics(tallies: Mapping[str, PassTally]) -> Iterator[Metric]:

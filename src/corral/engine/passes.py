@@ -14,8 +14,8 @@ it is at. `run` returns when the last pass has ended.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -205,8 +205,7 @@ class Passes:
     async def _pass(self, key: Key) -> str:
         """One pass and what follows from it; the word is the `result` label of controller-runtime's counter."""
         try:
-            async with self._interruptible(self.controller.deadline_s):
-                snapshot = await self.controller.reconciler.observe(key, self._reader())
+            snapshot = await self._observe(key)
             if snapshot is None:
                 self._forget(key)
                 return "success"
@@ -222,6 +221,17 @@ class Passes:
             outcome = Outcome(plan=NOTHING, problem=self._bug(error))
         return self._settle(key, outcome)
 
+    async def _observe(self, key: Key) -> Any:
+        """A wait that may be given up at any moment, because nothing is written in it. TimeoutError when it is."""
+        if self._stopping:
+            raise TimeoutError
+        async with asyncio.timeout(self.controller.deadline_s) as scope:
+            self._scopes.add(scope)
+            try:
+                return await self.controller.reconciler.observe(key, self._reader())
+            finally:
+                self._scopes.discard(scope)
+
     async def _decide_and_act(self, key: Key, snapshot: Any) -> Outcome:
         obj: Object = snapshot.object
         self.queue.repeat(key, every_s=self.controller.resync_s, reason="resync")
@@ -229,6 +239,8 @@ class Passes:
             plan = with_finalizer(self.controller, obj, self.controller.reconciler.plan(snapshot))
         except Exception as error:
             return await self._report(key, snapshot, Outcome(plan=NOTHING, problem=self._bug(error)))
+        if not plan.actions:
+            return await self._report(key, snapshot, Outcome(plan=plan))
         deadline_s = self._clock.monotonic_s() + self.controller.deadline_s
         actor = Actor(
             client=self._client,
@@ -328,7 +340,7 @@ class Passes:
         return self._busy[key] <= BUSY_PASSES_MAX
 
     def _look_at_effects(self, key: Key) -> None:
-        if self.barrier.pending(key):
+        if self.barrier.is_pending(key):
             self._hold(key, Lane.CHANGE)
         else:
             self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
@@ -383,18 +395,6 @@ class Passes:
 
     def _is_absent(self, kind: type[Object]) -> bool:
         return self._informers[kind].is_absent
-
-    @asynccontextmanager
-    async def _interruptible(self, within_s: float) -> AsyncIterator[None]:
-        """A wait that may be given up at any moment, because nothing is written in it. TimeoutError when it is."""
-        if self._stopping:
-            raise TimeoutError
-        async with asyncio.timeout(within_s) as scope:
-            self._scopes.add(scope)
-            try:
-                yield
-            finally:
-                self._scopes.discard(scope)
 
 
 def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:

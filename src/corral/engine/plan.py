@@ -41,6 +41,9 @@ class Part(msgspec.Struct, frozen=True):
         return Part(self.start + by, tuple((first + by, end + by) for first, end in self.needs))
 
 
+FIRST = Part(0)
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Actions are carried out in this order; a failure that matters ends its part, or the attempt (see `act`).
 
@@ -75,7 +78,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if not size or not other.actions:
             parts = self.parts or other.parts
         else:
-            theirs = (Part(0), *other.parts) if is_apart else other.parts
+            theirs = (FIRST, *other.parts) if is_apart else other.parts
             moved = (part.shifted(size) for part in theirs)
             parts = (*self.parts, *(Part(part.start, needs + part.needs) for part in moved))
         times = [t for t in (self.again_after_s, other.again_after_s) if t is not None]
@@ -88,7 +91,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def split(self) -> Iterator[tuple[Part, tuple[Action, ...]]]:
         """Each part, with its actions."""
-        parts = (Part(0), *self.parts)
+        if not self.parts:  # as almost always
+            yield FIRST, self.actions
+            return
+        parts = (FIRST, *self.parts)
         ends = (*(part.start for part in self.parts), len(self.actions))
         for part, end in zip(parts, ends, strict=True):
             yield part, self.actions[part.start : end]
@@ -98,16 +104,21 @@ NOTHING = Plan()
 
 
 def summary_lines(plan: Plan) -> tuple[str, ...]:
-    """What a person reads: actions in order, then waits (what a person must act on is stuck), then the next look.
+    """What a person reads: what is to be done and waited for, then the next look."""
+    again = () if plan.again_after_s is None else (f"look again in {plan.again_after_s:g} s",)
+    return (*work_lines(plan), *again) or ("nothing to do",)
+
+
+def work_lines(plan: Plan) -> tuple[str, ...]:
+    """Actions in order, then waits (what a person must act on is stuck).
 
     An event that only repeats the message of another action, or of a wait, is left out.
     """
     said = [action.message for action in plan.actions if not isinstance(action, EmitEvent) and action.message]
     said += [wait.message for wait in plan.waits]
     shown = [a for a in plan.actions if not (isinstance(a, EmitEvent) and any(text in a.message for text in said))]
-    again = () if plan.again_after_s is None else (f"look again in {plan.again_after_s:g} s",)
-    waits = tuple(f"{'stuck' if wait.stalled else 'wait'}: {wait}" for wait in plan.waits)
-    return tuple(summary(action) for action in shown) + waits + again or ("nothing to do",)
+    waits = (f"{'stuck' if wait.stalled else 'wait'}: {wait}" for wait in plan.waits)
+    return (*map(summary, shown), *waits)
 
 
 def as_data(plan: Plan) -> dict[str, Any]:

@@ -36,6 +36,9 @@ class Lane(enum.IntEnum):
     RESYNC = 2  # nothing is known to have changed: first list, periodic look
 
 
+LANES = tuple(Lane)  # to walk over an Enum costs more than what is found there
+
+
 class Backoff(msgspec.Struct, frozen=True):
     """Delay before retry n: base * 2^n up to the maximum, times a random factor from [1/2, 1]."""
 
@@ -202,10 +205,12 @@ class WorkQueue(Generic[K]):
         """The pass over `key` has ended. What was added meanwhile waits now."""
         if self._running.pop(key, None) is None:
             raise ValueError(f"done({key!r}): this key was not taken, or is done already")
+        now_s = self._now_s()
         if (again := self._again.pop(key, None)) is not None:
-            self._place(key, again, self._now_s())
-        if key in self._periods:
-            self._add_periodic(key)
+            self._place(key, again, now_s)
+        period = self._periods.get(key)
+        if period is not None and (again is None or again.due_s > now_s + period[0]):
+            self._add_periodic(key)  # a pass that comes sooner is one, too
 
     def close(self, *, drain: bool) -> None:
         """Accept nothing more. With `drain` the keys that are ready are still given out; delayed keys never are."""
@@ -250,14 +255,18 @@ class WorkQueue(Generic[K]):
         """Let an idle or waiting key wait as `new` asks, or as it does already if that is sooner."""
         self._ring_alarms(now_s)
         ready = self._lane_of(key)
-        known = self._delayed.pop(key, None) if ready is None else ready[key]
+        known = self._delayed.get(key) if ready is None else ready[key]
         entry = new if known is None else known.merged(new, now_s)
         self._coalesced += known is not None
+        if entry is known:
+            return
         if ready is not None and entry.lane == ready[key].lane:
             ready[key] = entry  # keeps its place in the line
         elif ready is not None or entry.due_s <= now_s:
             if ready is not None:
                 del ready[key]
+            elif known is not None:
+                del self._delayed[key]
             self._lanes[entry.lane][key] = entry
             self._wake_taker()
         else:
@@ -294,7 +303,7 @@ class WorkQueue(Generic[K]):
 
     def _next_lane(self, now_s: float) -> Lane | None:
         """The lane whose turn it is; None when nothing is ready. Raises NothingDue when the rate limit says wait."""
-        waiting = [lane for lane in Lane if self._lanes[lane]]
+        waiting = [lane for lane in LANES if self._lanes[lane]]
         if not waiting:
             return None
         wait_s = 0.0 if self._bucket is None else self._bucket.wait_s(now_s)
@@ -330,14 +339,15 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     reasons: tuple[str, ...]
 
     def merged(self, new: "_Entry", now_s: float) -> "_Entry":
-        """The earlier time and the more urgent lane. The reasons are those of the pass that will happen."""
-        if self.lane <= new.lane and self.due_s <= new.due_s and all(reason in self.reasons for reason in new.reasons):
-            return self
+        """The earlier time and the more urgent lane. The reasons are those of the pass that will happen.
+
+        Often one of the two is all of that already: then it is returned as it is.
+        """
         first, second = (self, new) if self.due_s <= new.due_s else (new, self)
-        reasons = first.reasons
-        if second.due_s <= now_s:
-            reasons += tuple(reason for reason in second.reasons if reason not in reasons)
-        return _Entry(min(self.lane, new.lane), first.due_s, reasons[:REASONS_MAX])
+        missing = [r for r in second.reasons if r not in first.reasons] if second.due_s <= now_s else []
+        if first.lane <= second.lane and not missing:
+            return first
+        return _Entry(min(self.lane, new.lane), first.due_s, (*first.reasons, *missing)[:REASONS_MAX])
 
 
 class _Bucket:

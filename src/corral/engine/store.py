@@ -31,7 +31,7 @@ NAMESPACE, OWNER = "namespace", "owner"  # the indexes that every store has
 TOMBSTONES_MAX = 4096  # uids remembered after they went; late events come within seconds, not thousands of deletions
 
 
-class Key(msgspec.Struct, frozen=True, order=True, gc=False):
+class Key(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """Names one object within its kind. `namespace` is empty for cluster-wide kinds."""
 
     namespace: str

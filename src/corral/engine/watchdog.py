@@ -20,7 +20,7 @@ from typing import Self
 import msgspec
 
 from corral.engine.logs import logger
-from corral.engine.plan import summary_lines
+from corral.engine.plan import work_lines
 from corral.engine.reconciler import Outcome
 from corral.engine.store import Key
 
@@ -35,10 +35,8 @@ def finding(outcome: Outcome) -> str:
     """What a pass found, as a sentence; empty when there is nothing left to do."""
     if outcome.problem is not None:
         return outcome.problem.message
-    if outcome.plan.is_empty and not outcome.plan.waits:
-        return ""
-    actions_and_waits = msgspec.structs.replace(outcome.plan, again_after_s=None)
-    return "; ".join(summary_lines(actions_and_waits))
+    plan = outcome.plan
+    return "" if plan.is_empty and not plan.waits else "; ".join(work_lines(plan))
 
 
 class Progress:

@@ -94,9 +94,14 @@ class Calls:
     ) -> AsyncIterator[Socket]:
         async with AsyncExitStack() as stack:
             fenced = msgspec.structs.replace(request, fence=fence)
-            with self._fenced(fenced), self._observed(request.subject) as told:
-                socket = await stack.enter_async_context(self._transport.socket(fenced, subprotocols))
-                told.status = 101
+            try:
+                self._ask_fence(fenced)
+                with self._observed(request.subject) as told:
+                    socket = await stack.enter_async_context(self._transport.socket(fenced, subprotocols))
+                    told.status = 101
+            except Refused:
+                self._refused += 1
+                raise
             yield socket
 
     async def close(self) -> None:
@@ -109,9 +114,12 @@ class Calls:
         started_s, status = now_s(), 0
         try:
             hurried = msgspec.structs.replace(request, deadline_s=max(deadline - started_s, 0.001), fence=fence)
-            with self._fenced(hurried):
-                response = await self._transport.request(hurried)
+            self._ask_fence(hurried)
+            response = await self._transport.request(hurried)
             status = response.status
+        except Refused:
+            self._refused += 1
+            raise
         finally:
             self._gate.leave(request.priority)
             self._observer.on_request(request.subject.verb, request.subject.kind, status, now_s() - started_s)
@@ -129,16 +137,10 @@ class Calls:
             late = f"no turn to be sent within {request.deadline_s:g} s ({waiting})"
             raise Unreachable(request.subject, late, sent=False) from None
 
-    @contextmanager
-    def _fenced(self, request: Request) -> Iterator[None]:
+    def _ask_fence(self, request: Request) -> None:
         """Asked here and, since a transport may have to wait before it sends, by the transport again."""
-        try:
-            request.ask_fence()
-            self._sent += 1
-            yield
-        except Refused:
-            self._refused += 1
-            raise
+        request.ask_fence()
+        self._sent += 1
 
     @contextmanager
     def _observed(self, subject: Subject) -> Iterator["_Told"]:

@@ -5,6 +5,7 @@ Objects are frozen Structs: a cached object is shared by everyone and changed by
 `managedFields` is left out on purpose: it is a fifth of an object's bytes and most of the garbage collector's work.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -55,8 +56,13 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{root}{where}/{self.plural}{what}" + (f"/{subresource}" if subresource else "")
 
 
+ORDINARY = re.compile("[a-z0-9][-a-z0-9.]*")  # as almost every name is: nothing in it to escape
+
+
 def _segment(name: str) -> str:
     """The server's own rule for names in paths (no slash, no percent sign, not a dot or two), then escaped."""
+    if ORDINARY.fullmatch(name):
+        return name
     if name in (".", "..") or "/" in name or "%" in name or not name.isprintable():
         raise ValueError(f"{name!r} cannot be a name: expected no '/' or '%', and neither '.' nor '..'")
     return quote(name, safe=":")
