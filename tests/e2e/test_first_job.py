@@ -133,7 +133,7 @@ def a_lost_state_is_lived_with(lab: Lab) -> None:
     lab.until("all workers are back", lambda: set(WORKERS) - set(lab.on_controller(*every_worker).split()))
     lab.until("the lost job's record is closed", lambda: ("lost", "RUNNING") in recorded(lab))
     told = ("get", "events.events.k8s.io", "-o", "jsonpath={..note}")
-    lab.until("it is told", lambda: "began with an empty state" not in lab.kubectl(*told))
+    lab.until("it is told", lambda: "started with an empty state" not in lab.kubectl(*told))
 
 
 def recorded(lab: Lab) -> list[tuple[str, str]]:

@@ -151,4 +151,4 @@ def test_a_new_version_goes_from_the_database_to_the_workers_and_no_job_is_lost(
     lab.until("the new certificate is in use", lambda: unlike(every, lab, renewed))
     assert lab.kubectl("get", "persistentvolumeclaim", "demo-dumps", "-o", "jsonpath={.status.phase}") == "Bound"
     back = lab.cluster.try_kubectl("-n", lab.namespace, "apply", "-f", "-", stdin=manifests(OLD))
-    assert "no way back" in back.stderr
+    assert "a downgrade is not possible" in back.stderr

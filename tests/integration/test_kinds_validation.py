@@ -30,14 +30,14 @@ def answer(cluster: Cluster, namespace: str, kind: str, spec: str, *, dry: bool 
 @pytest.mark.parametrize(
     ("kind", "spec", "told"),
     [
-        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: 30s}", "lifetime is at least 1m"),
-        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: -5m}", "lifetime is at least 1m"),
+        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: 30s}", "lifetime must be at least 1m"),
+        ("Token", "{controllerRef: {name: x}, username: alice, lifetime: -5m}", "lifetime must be at least 1m"),
         ("Token", "{controllerRef: {name: x}, username: alice, lifetime: 9000h}", "at most a year"),
         ("Token", "{controllerRef: {name: x}, username: Bad User}", "spec.username"),
-        ("Token", "{username: alice}", "say whose key signs"),
-        ("Token", "{controllerRef: {name: x}, jwtKeyRef: {name: a, key: b}, username: alice}", "choose one"),
+        ("Token", "{username: alice}", "set controllerRef or jwtKeyRef"),
+        ("Token", "{controllerRef: {name: x}, jwtKeyRef: {name: a, key: b}, username: alice}", "set only one"),
         ("Token", "{controllerRef: {name: x}, username: host$, lifetime: 1h30m}", "created"),
-        ("Accounting", "{storage: {host: a, passwordKeyRef: {name: a, key: b}}, managed: {}}", "choose one"),
+        ("Accounting", "{storage: {host: a, passwordKeyRef: {name: a, key: b}}, managed: {}}", "set only one"),
         ("Accounting", "{storage: {host: 'a b', passwordKeyRef: {name: a, key: b}}}", "spec.storage.host"),
         ("Accounting", "{}", "created"),
         ("Controller", "{identity: {users: [{name: alice, uid: 0}]}}", "spec.identity.users[0].uid"),
@@ -59,13 +59,13 @@ def test_the_server_judges_a_manifest(
 
 
 def test_slurmdbd_never_goes_back_to_an_older_version(corral_cluster: Cluster, corral_namespace: str) -> None:
-    for version, told in (("24.11", "created"), ("26.05", "configured"), ("24.11", "there is no way back")):
+    for version, told in (("24.11", "created"), ("26.05", "configured"), ("24.11", "a downgrade is not possible")):
         spec = f'{{version: "{version}"}}'
         assert told in answer(corral_cluster, corral_namespace, "Accounting", spec, dry=False)
 
 
 def test_a_restapi_stays_with_its_controller(corral_cluster: Cluster, corral_namespace: str) -> None:
-    for controller, told in (("a", "created"), ("b", "stays with its Controller")):
+    for controller, told in (("a", "created"), ("b", "controllerRef cannot change")):
         spec = f"{{controllerRef: {{name: {controller}}}}}"
         assert told in answer(corral_cluster, corral_namespace, "RestApi", spec, dry=False)
 

@@ -26,11 +26,13 @@ VOLUME = "home"
 
 
 class Home(Model, frozen=True, kw_only=True):
-    """A volume that all login nodes and workers use at once."""
+    """A volume that all login nodes and workers share."""
 
-    existing_claim: Annotated[str, Meta(max_length=253, description="Use this claim instead of making one.")] = ""
+    existing_claim: Annotated[str, Meta(max_length=253, description="Use this claim; default: Corral creates one.")] = (
+        ""
+    )
     storage_class_name: Annotated[str, Meta(max_length=253, description="Empty: the default class.")] = ""
-    size: Annotated[str, Meta(max_length=32, description="How much to ask for, as a quantity.")] = "10Gi"
+    size: Annotated[str, Meta(max_length=32, description="Size of the new claim, as a quantity.")] = "10Gi"
     access_modes: Annotated[tuple[str, ...], Meta(max_length=4)] = ("ReadWriteMany",)
 
 

@@ -58,11 +58,11 @@ AuthorizedKey = Annotated[str, Meta(min_length=1, max_length=8192, pattern=ONE_L
 
 
 class User(Model, frozen=True, kw_only=True):
-    """Somebody who may log in and run jobs."""
+    """A user who may log in and run jobs."""
 
     name: UserName
     uid: Id
-    gid: Annotated[Id | None, Meta(description="The primary group; default: one of the user's own, as the uid.")] = None
+    gid: Annotated[Id | None, Meta(description="The primary group; default: an own group, with the uid as gid.")] = None
     groups: Annotated[tuple[UserName, ...], Meta(max_length=32, description="Further groups, by name.")] = ()
     full_name: Annotated[str, Meta(max_length=128, pattern=r"^[^\r\n:,]*$")] = ""
     home: Annotated[str, Meta(max_length=256, pattern=r"^(/[A-Za-z0-9._-]+)*$", description="Default: /home/NAME.")] = (
@@ -82,30 +82,28 @@ class UserGroup(Model, frozen=True, kw_only=True):
 
 
 class Ldap(Model, frozen=True, kw_only=True):
-    """People known by a directory (nslcd)."""
+    """Users from an LDAP directory, read by nslcd."""
 
     uris: Annotated[
         tuple[Annotated[str, Meta(max_length=256, pattern=r"^ldaps?://[A-Za-z0-9.:_\[\]-]+/?$")], ...],
-        Meta(min_length=1, max_length=8, description="Asked in this order: ldaps://ldap.example.org"),
+        Meta(min_length=1, max_length=8, description="Tried in this order, e.g. ldaps://ldap.example.org"),
     ]
     base: Annotated[str, Meta(min_length=1, max_length=512, pattern=ONE_LINE)]
-    bind_dn: Annotated[str, Meta(max_length=512, pattern=ONE_LINE, description="Default: nslcd binds as nobody.")] = ""
-    bind_password_key_ref: Annotated[KeyRef | None, Meta(description="In a Secret.")] = None
+    bind_dn: Annotated[str, Meta(max_length=512, pattern=ONE_LINE, description="Default: anonymous bind.")] = ""
+    bind_password_key_ref: Annotated[KeyRef | None, Meta(description="The password of bindDn, in a Secret.")] = None
     start_tls: bool = False
-    ca_key_ref: Annotated[KeyRef | None, Meta(description="Who signed the directory's certificate; in a Secret.")] = (
-        None
-    )
+    ca_key_ref: Annotated[KeyRef | None, Meta(description="CA certificate of the LDAP server, in a Secret.")] = None
     extra_conf: Annotated[str, Meta(max_length=16384, description="More lines for nslcd.conf: maps, filters.")] = ""
 
 
 class Identity(Model, frozen=True, kw_only=True):
-    """Who may log in and run jobs. slurmctld, workers and login nodes know the same people."""
+    """Who may log in and run jobs. slurmctld, workers and login nodes know the same users."""
 
     users: Annotated[tuple[User, ...], Meta(max_length=1000), keys("name")] = ()
     groups: Annotated[tuple[UserGroup, ...], Meta(max_length=1000), keys("name")] = ()
     files_ref: Annotated[
         Ref | None,
-        Meta(description="A ConfigMap with more of them: passwd, group (as in /etc), authorized_keys.NAME."),
+        Meta(description="A ConfigMap with more users: passwd, group (as in /etc), authorized_keys.NAME."),
     ] = None
     ldap: Ldap | None = None
 
@@ -174,7 +172,7 @@ def refresh(pod: Pod, people: ConfigMap) -> tuple[Patch, ...]:
     if not mark or gone or pod.metadata.annotations.get(DELIVERED) == mark:
         return ()
     merge = {"metadata": {"annotations": {DELIVERED: mark}}}
-    message = "kubelet then renews the users' files at once"
+    message = "so that kubelet updates the users' files at once"
     return (Patch(target=target(pod), merge=merge, reason="PeopleChanged", message=message),)
 
 
@@ -241,7 +239,7 @@ def _shared_groups(identity: Identity) -> Iterable[Group]:
         for name in user.groups:
             if name not in declared:
                 raise BadIdentity(
-                    f"spec.identity.users: {user.name} is in group {name}, which spec.identity.groups lacks"
+                    f"spec.identity.users: {user.name} is in group {name}, which is not in spec.identity.groups"
                 )
     for group in identity.groups:
         yield Group(group.name, group.gid, tuple(user.name for user in identity.users if group.name in user.groups))
@@ -271,7 +269,7 @@ def _records(text: str, count: int, form: str, where: str) -> Iterable[tuple[int
 
 def _id(text: str, where: str, number: int) -> int:
     if not re.fullmatch("[0-9]{1,10}", text):
-        raise BadIdentity(f"{where}: line {number}: expected a number of a user or group, found {text!r}")
+        raise BadIdentity(f"{where}: line {number}: expected a number as uid or gid, found {text!r}")
     return int(text)
 
 
@@ -284,11 +282,11 @@ def _check(people: People) -> None:
         ids_seen: dict[int, str] = {}
         for name, number in found:
             if name in RESERVED_NAMES or number in RESERVED_IDS or number < ID_MIN:
-                expected = f"expected a name that the image has not got and a number of at least {ID_MIN}"
+                expected = f"use a name and an id that the image does not use; ids start at {ID_MIN}"
                 raise BadIdentity(f"spec.identity: {what} {name} ({number}): {expected}")
             if name in names_seen or number in ids_seen:
                 other = ids_seen.get(number, name)
-                raise BadIdentity(f"spec.identity: {what} {name} ({number}): {other} has the same name or number")
+                raise BadIdentity(f"spec.identity: {what} {name} ({number}): {other} has the same name or id")
             names_seen.add(name)
             ids_seen[number] = name
 

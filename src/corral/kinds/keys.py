@@ -28,5 +28,5 @@ def missing(ref: KeyRef, namespace: str, secret: Secret | None) -> str:
     if secret is None:
         return f"Secret {namespace}/{ref.name} with key {ref.key!r}"
     if not secret.data.get(ref.key):
-        return f"key {ref.key!r} in Secret {namespace}/{ref.name}, which has not got it or has it empty"
+        return f"key {ref.key!r} in Secret {namespace}/{ref.name}, which is missing or empty"
     return ""

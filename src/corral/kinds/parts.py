@@ -22,10 +22,10 @@ Replicas = Annotated[int, Meta(ge=0, le=10000)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 SlurmVersion = Annotated[
-    Literal["24.11", "26.05"], Meta(description="Which Slurm; chooses the image unless a container names its own.")
+    Literal["24.11", "26.05"], Meta(description="Version of Slurm; selects the image, unless a container sets its own.")
 ]
 
-Overrides = Annotated[Mapping[str, Json], Meta(description="Any fields of the object, merged over what Corral makes.")]
+Overrides = Annotated[Mapping[str, Json], Meta(description="Any fields of the object; they override what Corral sets.")]
 
 
 class Ref(Model, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class KeyRef(Model, frozen=True, kw_only=True):
 
 
 class PodTemplate(Model, frozen=True, kw_only=True):
-    """How the pods differ from what Corral makes by itself."""
+    """Changes to the pods that Corral creates."""
 
     labels: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
     annotations: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
@@ -50,7 +50,7 @@ class PodTemplate(Model, frozen=True, kw_only=True):
 
 
 class ServiceTemplate(Model, frozen=True, kw_only=True):
-    """How the Service differs from what Corral makes by itself."""
+    """Changes to the Service that Corral creates."""
 
     labels: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
     annotations: Annotated[Mapping[str, str], Meta(max_length=64)] = EMPTY
@@ -60,7 +60,7 @@ class ServiceTemplate(Model, frozen=True, kw_only=True):
 
 
 class External(Model, frozen=True, kw_only=True):
-    """A daemon that runs elsewhere and is not ours to run."""
+    """A daemon that runs elsewhere, not managed by Corral."""
 
     host: Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9.:_-]+$")]
     port: Port
@@ -69,9 +69,11 @@ class External(Model, frozen=True, kw_only=True):
 class Volume(Model, frozen=True, kw_only=True):
     """A volume that keeps a daemon's state."""
 
-    existing_claim: Annotated[str, Meta(max_length=253, description="Use this claim instead of making one.")] = ""
+    existing_claim: Annotated[str, Meta(max_length=253, description="Use this claim; default: Corral creates one.")] = (
+        ""
+    )
     storage_class_name: Annotated[str, Meta(max_length=253, description="Empty: the default class.")] = ""
-    size: Annotated[str, Meta(max_length=32, description="How much to ask for, as a quantity.")] = "4Gi"
+    size: Annotated[str, Meta(max_length=32, description="Size of the new claim, as a quantity.")] = "4Gi"
     access_modes: Annotated[tuple[str, ...], Meta(max_length=4)] = ("ReadWriteOnce",)
 
 

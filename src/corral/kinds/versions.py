@@ -59,9 +59,9 @@ def slurmdbd(accounting: Accounting, installed: str, dump: Job | None, dump_name
     on = ObjectRef("Job", accounting.metadata.namespace, dump_name)
     if dump is not None and (why := failure(dump)):
         failed = f"the dump of its database failed ({on}: {why})"
-        message = f"slurmdbd stays {installed}: {failed}; delete the Job to try again"
+        message = f"slurmdbd stays at {installed}: {failed}; delete the Job to try again"
         return Step(version=installed, dumps=True, wait=Wait(reason="DumpFailed", message=message, on=on, stalled=True))
-    message = f"slurmdbd stays {installed} until its database is dumped ({on}); then it becomes {wanted}"
+    message = f"slurmdbd stays at {installed} until its database is dumped ({on}); then it is upgraded to {wanted}"
     return Step(version=installed, dumps=True, wait=Wait(reason="Dumping", message=message, on=on))
 
 
@@ -76,12 +76,13 @@ def slurmctld(controller: Controller, accounting: Accounting | None) -> Step:
     if asked < wanted:
         stays = running or asked
         message = (
-            f"slurmctld stays {stays}: it is never newer than slurmdbd; set spec.version of {of} to {wanted} first"
+            f"slurmctld stays at {stays}: it must not be newer than slurmdbd; "
+            f"set spec.version of {of} to {wanted} first"
         )
         return Step(version=stays, wait=Wait(reason="AccountingOlder", message=message, on=of, stalled=True))
     if proven and proven < wanted:
         stays = running or proven
-        message = f"slurmctld stays {stays} until slurmdbd runs {wanted} ({of} runs {proven})"
+        message = f"slurmctld stays at {stays} until slurmdbd runs {wanted} ({of} runs {proven})"
         return Step(version=stays, wait=Wait(reason="AccountingFirst", message=message, on=of))
     return Step(version=wanted)
 
@@ -93,9 +94,9 @@ def beside(controller: Controller, wanted: str | None, what: str) -> Step:
         return Step(version=asked)
     of = ref(controller)
     if asked > controller.spec.version:
-        message = f"{what}: stays {running}, never newer than slurmctld; set spec.version of {of} to {asked} first"
+        message = f"{what} must not be newer than slurmctld ({running}): set spec.version of {of} to {asked} first"
         return Step(version=running, wait=Wait(reason="ControllerOlder", message=message, on=of, stalled=True))
-    message = f"{what}: stays {running} until slurmctld runs {asked} ({of} runs {running})"
+    message = f"{what} must stay at {running} until slurmctld runs {asked} ({of} runs {running})"
     return Step(version=running, wait=Wait(reason="ControllerFirst", message=message, on=of))
 
 
@@ -105,7 +106,7 @@ def is_complete(job: Job) -> bool:
 
 def failure(job: Job) -> str:
     failed = (c for c in job.status.conditions if c.type == "Failed" and c.status == "True")
-    return next((c.message or c.reason or "without a word" for c in failed), "")
+    return next((c.message or c.reason or "no reason given" for c in failed), "")
 
 
 def spec_or_version_changed(old: Object | None, new: Object | None) -> bool:
@@ -117,5 +118,5 @@ def spec_or_version_changed(old: Object | None, new: Object | None) -> bool:
 
 
 def _no_way_back(installed: str, wanted: str, why: str) -> Step:
-    message = f"{why} to {installed}, which {wanted} cannot read: there is no way back; it stays {installed}"
+    message = f"{why} to {installed}, which {wanted} cannot read: a downgrade is not possible; it stays at {installed}"
     return Step(version=installed, wait=Wait(reason="DowngradeRefused", message=message, stalled=True))

@@ -69,10 +69,10 @@ def test_lines_of_a_config_map_come_without_their_passwords() -> None:
     ("passwd", "told"),
     [
         ("carol:x:7001:7100:Carol:/home/carol", "ConfigMap people, passwd: line 1: expected name:password:uid"),
-        ("\ncarol:x:many:7100::/home/carol:/bin/sh", "line 2: expected a number of a user or group, found 'many'"),
-        ("slurm:x:7001:7100::/:/bin/sh", "user slurm (7001): expected a name that the image has not got"),
-        ("carol:x:0:0::/:/bin/sh", "user carol (0): expected"),
-        ("a:x:7001:7100::/:/bin/sh\nb:x:7001:7100::/:/bin/sh", "user b (7001): a has the same name or number"),
+        ("\ncarol:x:many:7100::/home/carol:/bin/sh", "line 2: expected a number as uid or gid, found 'many'"),
+        ("slurm:x:7001:7100::/:/bin/sh", "user slurm (7001): use a name and an id that the image does not use"),
+        ("carol:x:0:0::/:/bin/sh", "user carol (0): use a name and an id"),
+        ("a:x:7001:7100::/:/bin/sh\nb:x:7001:7100::/:/bin/sh", "user b (7001): a has the same name or id"),
     ],
     ids=["too few fields", "no number", "a daemon's name", "root's number", "one number twice"],
 )
@@ -82,7 +82,7 @@ def test_what_would_mix_people_up_is_refused_with_its_place(passwd: str, told: s
 
 
 def test_a_group_that_nobody_declared_is_refused() -> None:
-    with pytest.raises(BadIdentity, match=r"alice is in group hpc, which spec\.identity\.groups lacks"):
+    with pytest.raises(BadIdentity, match=r"alice is in group hpc, which is not in spec\.identity\.groups"):
         files(Identity(users=(ALICE,)), None)
 
 

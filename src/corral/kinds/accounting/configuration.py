@@ -52,7 +52,8 @@ def slurmdbd_conf(accounting: Accounting, storage: Storage, *, has_jwks: bool = 
     except UnwritableError:
         # Only the password is free text, and the error would show what it begins with.
         message = (
-            "the database's password has a quote, a line break or a control character: slurmdbd.conf cannot hold it"
+            "the database's password contains a quote, a line break or a control character, "
+            "which slurmdbd.conf cannot contain: set another password"
         )
         raise ConfRefused(message) from None
 

@@ -150,7 +150,7 @@ def _slurmdbd(snapshot: Snapshot, step: versions.Step) -> tuple[Object | Once, .
     accounting = msgspec.structs.replace(snapshot.object, spec=spec)
     keys = _keys(snapshot)
     slurm_key, jwt_key = _value(snapshot, keys.slurm, "slurm key"), _value(snapshot, keys.jwt, "JWT key")
-    authority = _value(snapshot, keys.ca, "database's authority") if keys.ca else b""
+    authority = _value(snapshot, keys.ca, "database's CA certificate") if keys.ca else b""
     public = _public_keys(snapshot, keys.jwks) if keys.jwks else b""
     try:
         conf = slurmdbd_conf(accounting, _storage(snapshot), has_jwks=bool(public))
@@ -192,13 +192,14 @@ def _common(snapshot: Snapshot, field: str, refs: list[KeyRef]) -> KeyRef:
     """The key of all Controllers that refer to this Accounting, the oldest first: slurmdbd has one."""
     if not refs:
         message = (
-            f"waiting for a Controller whose accountingRef is {ref(snapshot.object)}, for its keys; or set spec.{field}"
+            f"waiting for a Controller with accountingRef {ref(snapshot.object)}, to use its key; or set spec.{field}"
         )
         raise Undecided(Wait(reason="NoController", message=message))
     if any(other != refs[0] for other in refs):
         who = ", ".join(controller.metadata.name for controller in snapshot.controllers)
         one = f"{{name: {refs[0].name}, key: {refs[0].key}}}"
-        message = f"the Controllers {who} have different keys, and slurmdbd takes one: give all the same {field}: {one}"
+        differ = f"the Controllers {who} have different keys, and slurmdbd can use only one"
+        message = f"{differ}: set the same {field} in all: {one}"
         raise Undecided(Wait(reason="KeysDiffer", message=message, stalled=True))
     return refs[0]
 
@@ -229,7 +230,9 @@ def _storage(snapshot: Snapshot) -> Storage:
         password = generated_password(snapshot)
         if not password:
             on = ObjectRef("Secret", accounting.metadata.namespace, names.database_name(accounting.metadata.name))
-            raise Undecided(Wait(reason="PasswordMissing", message=f"waiting for {on}, which is made first", on=on))
+            raise Undecided(
+                Wait(reason="PasswordMissing", message=f"waiting for {on} with the generated password", on=on)
+            )
         return Storage(
             host=f"{names.database_name(accounting.metadata.name)}.{accounting.metadata.namespace}",
             port=names.MYSQL_PORT,
@@ -241,7 +244,7 @@ def _storage(snapshot: Snapshot) -> Storage:
     try:
         text = password.decode().removesuffix("\n")
     except UnicodeDecodeError:
-        raise ConfRefused("the database's password is not UTF-8 text: slurmdbd.conf cannot hold it") from None
+        raise ConfRefused("the database's password is not UTF-8 text: set another password") from None
     return Storage(
         host=given.host,
         port=given.port,

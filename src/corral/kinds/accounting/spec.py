@@ -24,7 +24,7 @@ from corral.kube.meta import EMPTY, Model, Object
 
 
 class Database(Model, frozen=True, kw_only=True):
-    """A MariaDB or MySQL that is there already."""
+    """An existing MariaDB or MySQL."""
 
     host: Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9.:_-]+$")]
     port: Port = 3306
@@ -32,45 +32,52 @@ class Database(Model, frozen=True, kw_only=True):
     username: Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_.-]+$")] = "slurm"
     password_key_ref: KeyRef
     ca_key_ref: Annotated[
-        KeyRef | None, Meta(description="Who signed the database's certificate; given, the connection is encrypted.")
+        KeyRef | None, Meta(description="CA certificate of the database; if set, the connection is encrypted.")
     ] = None
 
 
 class ManagedDatabase(Model, frozen=True, kw_only=True):
-    """A MariaDB of our own, with a generated password."""
+    """A MariaDB that Corral runs, with a generated password."""
 
     mariadb: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     persistence: Volume = Volume()
 
 
-@rules(rule("!(has(self.storage) && has(self.managed))", "choose one: storage (a database that is there) or managed"))
+@rules(rule("!(has(self.storage) && has(self.managed))", "set only one: storage (an existing database) or managed"))
 class AccountingSpec(Model, frozen=True, kw_only=True):
     version: Annotated[
-        SlurmVersion, rule("self >= oldSelf", "the database was converted to the newer version; there is no way back")
+        SlurmVersion,
+        rule("self >= oldSelf", "the database was converted to the newer version; a downgrade is not possible"),
     ] = "26.05"
     slurm_key_ref: Annotated[
-        KeyRef | None, Meta(description="The key of auth/slurm; default: that of the Controller that refers to this.")
+        KeyRef | None,
+        Meta(description="The key of auth/slurm; default: that of the Controllers that use this Accounting."),
     ] = None
     jwt_key_ref: Annotated[
-        KeyRef | None, Meta(description="The key that signs JWTs; default: that of the Controller that refers to this.")
+        KeyRef | None,
+        Meta(description="The key that signs JWTs; default: that of the Controllers that use this Accounting."),
     ] = None
-    storage: Annotated[Database | None, Meta(description="A database that is there; default: one of our own.")] = None
-    managed: Annotated[ManagedDatabase | None, Meta(description="How our own database is to be.")] = None
+    storage: Annotated[Database | None, Meta(description="An existing database; default: Corral runs one.")] = None
+    managed: Annotated[ManagedDatabase | None, Meta(description="Settings of the database that Corral runs.")] = None
     dumps: Annotated[Volume, Meta(description="Where the database is dumped before a newer slurmdbd converts it.")] = (
         Volume()
     )
-    external: Annotated[External | None, Meta(description="slurmdbd runs elsewhere; nothing is run here.")] = None
+    external: Annotated[External | None, Meta(description="Use a slurmdbd that runs elsewhere; Corral runs none.")] = (
+        None
+    )
     slurmdbd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     service: ServiceTemplate = ServiceTemplate()
     extra_conf: Annotated[str, Meta(max_length=65536, description="More lines for slurmdbd.conf.")] = ""
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing.")] = False
 
 
 class AccountingStatus(BasicStatus, frozen=True, kw_only=True):
     slurm_version: Annotated[str, Meta(max_length=32)] = ""
-    controllers: Annotated[tuple[Name, ...], Meta(max_length=64, description="Who records jobs here.")] = ()
+    controllers: Annotated[
+        tuple[Name, ...], Meta(max_length=64, description="Controllers that record their jobs here.")
+    ] = ()
 
 
 @kind(

@@ -66,14 +66,14 @@ def rest_needed(snapshot: Snapshot, files: Files | None) -> Rest | None:
 def held_back(snapshot: Snapshot, rest: Rest) -> Wait | None:
     """Why the configuration is not delivered now; None when no job is left."""
     jobs = snapshot.jobs
-    for_what = f"for a change of {', '.join(rest.causes)}"
+    for_what = f"to change {', '.join(rest.causes)}"
     where = f" in partition {', '.join(rest.partitions)}" if rest.partitions else ""
     if jobs is None:
         return Wait(reason="JobsUnknown", message=f"{for_what}: waiting until slurmctld says which jobs run{where}")
     if jobs.count == 0:
         return None
     which = f"{jobs.count} job{'s' if jobs.count > 1 else ''} ({some(jobs.some)})"
-    hint = "; to keep more from starting: scontrol update PartitionName=NAME State=DRAIN" if not rest.partitions else ""
+    hint = "; to hold new jobs: scontrol update PartitionName=NAME State=DOWN" if not rest.partitions else ""
     return Wait(reason="WaitingForJobs", message=f"{for_what}: waiting for {which}{where} to end{hint}")
 
 
@@ -87,7 +87,7 @@ def last_moment(snapshot: Snapshot, rest: Rest | None) -> Plan:
         subject=", ".join(rest.partitions) or "all partitions",
         call=HoldJobs(pod=pod_name(snapshot.object), partitions=rest.partitions),
         reason="ConfigChanged",
-        message=f"no job runs, and none may start until the change of {', '.join(rest.causes)} is made",
+        message=f"no jobs run; new jobs are held until the change of {', '.join(rest.causes)} is done",
     )
     return Plan(actions=(hold,))
 
@@ -101,7 +101,7 @@ def announced(snapshot: Snapshot, files: Files | None) -> Plan:
     if ours:
         told.append(f"slurmctld will be restarted, because a reconfigure cannot change {', '.join(ours)}")
     if theirs:
-        told.append(f"slurmd takes {', '.join(theirs)} only when its pod is replaced; running ones keep the old value")
+        told.append(f"running workers keep the old value until their pods are replaced: {', '.join(theirs)}")
     regarding = target(snapshot.object)
     return Plan(actions=tuple(EmitEvent(regarding=regarding, reason="RestartNeeded", message=text) for text in told))
 
@@ -110,7 +110,8 @@ def taken_in_place(found: Differences) -> str:
     """What a reconfigure changes, and what else it costs."""
     costs = {change.why for change in found.changes if change.effect is not Effect.RECONFIGURE and change.why}
     count = "1 change" if len(found.changes) == 1 else f"{len(found.changes)} changes"
-    return f"{found.file}: {count}, in effect after a reconfigure; " + ("; ".join(sorted(costs)) or "jobs go on")
+    effect = "; ".join(sorted(costs)) or "running jobs are not affected"
+    return f"{found.file}: {count}, applied by a reconfigure; {effect}"
 
 
 def _each(snapshot: Snapshot, files: Files) -> tuple[Change, ...]:

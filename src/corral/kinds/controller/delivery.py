@@ -33,7 +33,7 @@ def delivery(snapshot: Snapshot, files: Files | None, restart: str) -> Plan:
     if not is_ready(pod):
         return _waiting("SlurmctldStarting", f"waiting for slurmctld in {ref(pod)}{container_trouble(pod)}")
     if running is None or not running.up or not running.digest:
-        message = f"slurmctld in {ref(pod)} has not said which configuration it runs"
+        message = f"slurmctld in {ref(pod)} has not reported its configuration"
         return msgspec.structs.replace(_waiting("StateUnknown", message), again_after_s=ASK_AGAIN_S)
     return _brought_over(snapshot, pod, files, running)
 
@@ -41,7 +41,7 @@ def delivery(snapshot: Snapshot, files: Files | None, restart: str) -> Plan:
 def _brought_over(snapshot: Snapshot, pod: Pod, files: Files | None, running: Running) -> Plan:
     if files is not None and running.digest != files.digest:
         what = "; ".join(taken_in_place(found) for found in changes(snapshot, files))
-        message = what or "slurmctld runs another configuration; it takes this one in place"
+        message = what or "a reconfigure replaces an old configuration"
         call = ApplyConfig(pod=pod.metadata.name, digest=files.digest)
         done = _done(snapshot, "Reconfigured", f"slurmctld runs configuration {files.digest}: {message}")
         return Plan(actions=(*_refreshed(pod, files.digest), _told(snapshot, call, "ConfigChanged", message), done))
@@ -64,7 +64,7 @@ def _look_again_s(running: Running) -> float | None:
 
 
 def _reloaded(snapshot: Snapshot, pod: Pod, keys: Mapping[str, str]) -> Plan:
-    message = f"its keys have changed ({', '.join(sorted(keys))})" if keys else "a daemon has missed the last keys"
+    message = f"keys have changed ({', '.join(sorted(keys))})" if keys else "a daemon did not load the last keys"
     call = ApplyConfig(pod=pod.metadata.name, keys=keys)
     renewed = rotation.renewed(pod, rotation.mark_of_all(snapshot))
     told = _told(snapshot, call, "KeysChanged", message)
@@ -90,7 +90,7 @@ def _refreshed(pod: Pod, digest: str) -> Iterable[Action]:
             target=target(pod),
             merge={"metadata": {"annotations": {objects.DELIVERED: digest}}},
             reason="ConfigChanged",
-            message="kubelet then renews the mounted files at once",
+            message="so that kubelet updates the mounted files at once",
         )
 
 

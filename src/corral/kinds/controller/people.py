@@ -46,12 +46,12 @@ def _people(controller: Controller, found: Seen, pod: Pod | None) -> Plan:
     given, name = controller.spec.identity.files_ref, controller.metadata.name
     if given is not None and found.given is None:
         on = ObjectRef("ConfigMap", controller.metadata.namespace, given.name)
-        message = f"waiting for {on}, which has users of spec.identity"
+        message = f"waiting for {on}, which spec.identity.filesRef names"
         return Plan(waits=(Wait(reason="PeopleMissing", message=message, on=on),))
     try:
         content = identity.files(controller.spec.identity, found.given)
     except identity.BadIdentity as error:
-        stays = "; those of before stay" if found.config_map else ""
+        stays = "; the last valid users stay" if found.config_map else ""
         return Plan(waits=(Wait(reason="IdentityInvalid", message=f"{error}{stays}", stalled=True),))
     before = found.config_map
     wanted = identity.config_map(name, content, before, pods_exist=pod is not None)
@@ -68,4 +68,4 @@ def _home(controller: Controller, found: Seen) -> Plan:
         return NOTHING
     claim = home.claim(meta.name, wanted)
     here = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, namespace=meta.namespace))
-    return Plan(actions=(Create(object=here, reason="Missing", message="the claim of /home does not exist yet"),))
+    return Plan(actions=(Create(object=here, reason="Missing", message="the claim for /home does not exist yet"),))

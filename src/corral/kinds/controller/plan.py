@@ -122,7 +122,7 @@ def _in_company(snapshot: Snapshot) -> Plan | None:
     born = snapshot.object.metadata.creation_timestamp
     if born is None or snapshot.nodesets or current(snapshot) or not timedelta() <= snapshot.now - born < COMPANY:
         return None
-    wait = Wait(reason="SlurmctldStarting", message="waiting a moment for a NodeSet that may come with it")
+    wait = Wait(reason="SlurmctldStarting", message="waiting briefly for NodeSets of the same manifest")
     return Plan(waits=(wait,), again_after_s=(born + COMPANY - snapshot.now).total_seconds())
 
 

@@ -74,21 +74,21 @@ def _after_a_kill(snapshot: Snapshot, revival: Revival, as_of: datetime) -> Plan
     if now >= believed_at(revival):
         actions += _registered(snapshot, revival)
     if compared is not None and as_of >= compared:
-        actions += _closed(snapshot, revival.lost, f"slurmctld came back at {revival.at:%H:%M:%S} without")
+        actions += _closed(snapshot, revival.lost, f"slurmctld restarted at {revival.at:%H:%M:%S}")
         times += [ASK_AGAIN_S] if revival.lost is None else []
     return Plan(actions=actions, again_after_s=min(times, default=None))
 
 
 def _after_a_loss(snapshot: Snapshot, beginning: Beginning, as_of: datetime) -> Plan:
     actions: tuple[Action, ...] = ()
-    emptied = f"slurmctld began with an empty state at {beginning.at:%H:%M:%S}"
+    emptied = f"slurmctld started with an empty state at {beginning.at:%H:%M:%S}"
     if pods := strangers(snapshot, beginning):
-        message = f"{emptied} and does not know workers of before: {_anew(pods)}"
+        message = f"{emptied}: {_again(pods)}"
         actions += _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
     records = _reliable_from(snapshot.accounting, beginning.at)
     if records is None or as_of < records:
         return Plan(actions=actions)
-    actions += _closed(snapshot, beginning.lost, f"{emptied}, without")
+    actions += _closed(snapshot, beginning.lost, emptied)
     return Plan(actions=actions, again_after_s=ASK_AGAIN_S if beginning.lost is None else None)
 
 
@@ -140,20 +140,20 @@ def _registered(snapshot: Snapshot, revival: Revival) -> tuple[Action, ...]:
     pods = tuple(pod for pod in found if pod in names)[:REGISTERED_MAX]
     if not pods:
         return ()
-    back = f"slurmctld came back at {revival.at:%H:%M:%S} and may not know which of its jobs have ended"
-    message = f"{back}: {_anew(pods)}"
+    back = f"slurmctld restarted at {revival.at:%H:%M:%S} and may show ended jobs as running"
+    message = f"{back}: {_again(pods)}"
     return _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
 
 
-def _anew(pods: tuple[str, ...]) -> str:
-    return f"{some(pods)} register{'s' if len(pods) == 1 else ''} anew"
+def _again(pods: tuple[str, ...]) -> str:
+    return f"Corral makes {some(pods)} register again"
 
 
-def _closed(snapshot: Snapshot, lost: tuple[str, ...] | None, without: str) -> tuple[Action, ...]:
+def _closed(snapshot: Snapshot, lost: tuple[str, ...] | None, start: str) -> tuple[Action, ...]:
     if not lost:
         return ()
     jobs = f"job{'s' if len(lost) > 1 else ''} {some(lost)}"
-    message = f"{without} {jobs}: the open records are closed"
+    message = f"{start} and lost {jobs}: Corral closes the open accounting records"
     return _done(snapshot, jobs, CloseRecords(pod=pod_name(snapshot.object)), "RecordsClosed", message)
 
 

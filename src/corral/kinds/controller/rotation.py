@@ -88,7 +88,7 @@ def losses(snapshot: Snapshot) -> Plan:
             regarding=target(snapshot.object),
             type="Warning",
             reason="KeyRestored",
-            message=f"Secret {namespace}/{at.name} was gone; it is made again with the key that slurmctld still has",
+            message=f"Secret {namespace}/{at.name} was missing; it is created again with the key from slurmctld's pod",
             action="Restore",
         )
         for at in lost(snapshot)
@@ -97,8 +97,8 @@ def losses(snapshot: Snapshot) -> Plan:
     waits = tuple(
         Wait(
             reason="KeyLost",
-            message=f"Secret {namespace}/{at.name} is gone and slurmctld's pod cannot be asked for its key: bring the "
-            "Secret back from a backup; with a new key the running daemons would not understand each other",
+            message=f"Secret {namespace}/{at.name} is missing and the key cannot be read from slurmctld's pod: restore "
+            "the Secret from a backup; with a new key the running daemons would not understand each other",
             on=ObjectRef("Secret", namespace, at.name),
             stalled=True,
         )
@@ -141,13 +141,13 @@ def _steps_taken(snapshot: Snapshot) -> Iterable[EmitEvent]:
     if present is not None:
         after = next_slurm_keys(snapshot)
         if after != present:
-            told = _TOLD[after.stage] if after.stage is not Stage.SETTLED else "the old key is retired"
+            told = _TOLD[after.stage] if after.stage is not Stage.SETTLED else "the old key is removed"
             yield _told(snapshot, f"rotation {after.newest} of the slurm key: {told}")
         elif present.newest > done.slurm and has_settled(snapshot, present):
             yield _told(snapshot, f"rotation {present.newest} of the slurm key is complete: every daemon has it")
     if _is_behind(snapshot):
         number = snapshot.object.spec.key_rotation.jwt
-        yield _told(snapshot, f"rotation {number} of the JWT key: it is replaced, and Tokens are signed anew")
+        yield _told(snapshot, f"rotation {number} of the JWT key: it is replaced, and Tokens are signed again")
 
 
 def _told(snapshot: Snapshot, message: str) -> EmitEvent:
@@ -169,8 +169,9 @@ def refusal(snapshot: Snapshot) -> str:
     if accounting is None or accounting.spec.external is None:
         return ""
     return (
-        f"the keys cannot be rotated from here: Accounting {accounting.metadata.name} runs elsewhere and holds them; "
-        "use your own Secrets (spec.slurmKeyRef, spec.jwtKeyRef), change them there, and take the counter back"
+        f"the keys cannot be rotated: Accounting {accounting.metadata.name} runs elsewhere and cannot get new keys "
+        "from Corral; the old keys stay in use. To change keys yourself, create the Controller with "
+        "spec.slurmKeyRef and spec.jwtKeyRef"
     )
 
 
@@ -267,7 +268,7 @@ def _slurm_waits_for(snapshot: Snapshot, present: KeySet) -> tuple[str, ...]:
     times = [running.keys_since if running else None, *(one.said.since for one in snapshot.holders if one.said)]
     last = max((time for time in times if time is not None), default=snapshot.now)
     until = last + parse_duration(snapshot.object.spec.key_rotation.overlap)
-    return (f"what the old key signed to expire at {until:%H:%M:%S}",) if snapshot.now < until else ()
+    return (f"signatures of the old key to expire at {until:%H:%M:%S}",) if snapshot.now < until else ()
 
 
 def _without(snapshot: Snapshot, file: str, holders: Iterable[Holder]) -> Iterable[str]:
@@ -330,7 +331,7 @@ def renewed(pod: Pod, mark: str) -> Iterable[Action]:
         target=target(pod),
         merge={"metadata": {"annotations": {DELIVERED: mark}}},
         reason="KeysChanged",
-        message="kubelet then renews the mounted keys at once",
+        message="so that kubelet updates the mounted keys at once",
     )
 
 

@@ -196,7 +196,8 @@ async def hold_jobs(shell: PodShell, namespace: str, call: HoldJobs) -> None:
     except msgspec.DecodeError:
         raise OutsideFailed("JobsUnknown", _unheard(namespace, call.pod, JOBS, answer)) from None
     if not said.held:
-        message = f"{said.count} jobs have started meanwhile ({', '.join(said.some)}); they are waited for"
+        jobs = f"{said.count} job{'s' if said.count > 1 else ''} started meanwhile ({', '.join(said.some)})"
+        message = f"{jobs}; waiting for {'them' if said.count > 1 else 'it'} to end"
         raise OutsideFailed("WaitingForJobs", message, retry_after_s=JOBS_RETRY_S)
 
 
@@ -213,7 +214,7 @@ async def apply_config(shell: PodShell, namespace: str, call: ApplyConfig) -> No
         message = f"slurmctld refuses the configuration, the last good one stays: {said.message}"
         raise OutsideFailed("ConfigRefused", message, stalled=True, retry_after_s=REFUSED_RETRY_S)
     if said.result == "late":
-        message = f"the files are not in the pod yet: {said.message}"
+        message = f"the new files are not in the pod yet: {said.message}"
         raise OutsideFailed("ConfigLate", message, retry_after_s=LATE_RETRY_S)
 
 
@@ -231,7 +232,7 @@ async def register_anew(shell: PodShell, namespace: str, call: RegisterAnew) -> 
 
     unheard = [why for why in await asyncio.gather(*map(told, call.pods)) if why]
     if unheard:
-        message = f"{len(unheard)} of {len(call.pods)} workers did not register anew: {unheard[0]}"
+        message = f"{len(unheard)} of {len(call.pods)} workers did not register again: {unheard[0]}"
         raise OutsideFailed("WorkersUnheard", message, retry_after_s=RECOVERY_RETRY_S)
 
 
@@ -244,4 +245,4 @@ async def close_records(shell: PodShell, namespace: str, call: CloseRecords) -> 
 
 def _unheard(namespace: str, pod: str, program: str, answer: Answer) -> str:
     words = answer.stderr.decode(errors="replace").strip()[-500:]
-    return f"pod {namespace}/{pod}: {program} ended with {answer.exit_code}: {words or 'without a word'}"
+    return f"pod {namespace}/{pod}: {program} ended with {answer.exit_code}: {words or 'no output'}"

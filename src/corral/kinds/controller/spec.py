@@ -30,59 +30,71 @@ Refs = Annotated[tuple[Ref, ...], Meta(max_length=32)]
 
 class Metrics(Model, frozen=True, kw_only=True):
     enabled: bool = False
-    service_monitor: Annotated[bool, Meta(description="Make a ServiceMonitor, where the kind exists.")] = True
+    service_monitor: Annotated[bool, Meta(description="Create a ServiceMonitor, if the cluster has that kind.")] = True
     interval: Annotated[str, Meta(max_length=16)] = "30s"
 
 
 class KeyRotation(Model, frozen=True, kw_only=True):
-    """Raise a counter, and a new key takes the place of the generated one. Jobs go on."""
+    """Increase a counter to replace the generated key with a new one. Jobs keep running."""
 
     slurm: Annotated[
         int,
-        Meta(ge=0, le=1000000, description="Both keys count until every daemon has the new one."),
-        rule("self >= oldSelf", "rotations are counted up"),
+        Meta(ge=0, le=1000000, description="Both keys are valid until every daemon has the new one."),
+        rule("self >= oldSelf", "this counter can only increase"),
     ] = 0
     jwt: Annotated[
         int,
-        Meta(ge=0, le=1000000, description="Only one key counts: every token is signed anew."),
-        rule("self >= oldSelf", "rotations are counted up"),
+        Meta(ge=0, le=1000000, description="Older tokens become invalid; Tokens are signed again."),
+        rule("self >= oldSelf", "this counter can only increase"),
     ] = 0
     overlap: Annotated[
         Duration,
-        Meta(max_length=32, description="How long what the old slurm key signed counts; credentials live two minutes."),
+        Meta(
+            max_length=32,
+            description="How long signatures of the old slurm key stay valid; credentials live two minutes.",
+        ),
     ] = "2m30s"
 
 
 @rules(
-    rule("!has(self.slurmKeyRef) || self.keyRotation.slurm == 0", "slurmKeyRef is your key: rotate it in your Secret"),
-    rule("!has(self.jwtKeyRef) || self.keyRotation.jwt == 0", "jwtKeyRef is your key: change it in your Secret"),
+    rule(
+        "!has(self.slurmKeyRef) || self.keyRotation.slurm == 0",
+        "keyRotation.slurm is for a generated key: change the key of slurmKeyRef in your Secret",
+    ),
+    rule(
+        "!has(self.jwtKeyRef) || self.keyRotation.jwt == 0",
+        "keyRotation.jwt is for a generated key: change the key of jwtKeyRef in your Secret",
+    ),
     rule(
         "!has(self.external) || (has(self.slurmKeyRef) && has(self.jwtKeyRef))",
-        "a slurmctld that runs elsewhere has keys already: name them with slurmKeyRef and jwtKeyRef",
+        "external needs slurmKeyRef and jwtKeyRef: the keys of the slurmctld that runs elsewhere",
     ),
     rule(
         "has(self.service.port) == has(oldSelf.service.port) && "
         "(!has(self.service.port) || self.service.port == oldSelf.service.port)",
-        "service.port cannot change: running workers know slurmctld by the port they started with",
+        "service.port cannot change: running workers keep the port that they started with",
     ),
 )
 class ControllerSpec(Model, frozen=True, kw_only=True):
     version: Annotated[
-        SlurmVersion, rule("self >= oldSelf", "slurmctld's state was converted to the newer version; no way back")
+        SlurmVersion,
+        rule("self >= oldSelf", "slurmctld's state was converted to the newer version; a downgrade is not possible"),
     ] = "26.05"
     cluster_name: Annotated[
         str,
         Meta(max_length=40, pattern=r"^[a-z0-9_-]*$", description="Slurm's ClusterName; default: namespace_name."),
-        rule("self == oldSelf", "the state directory is bound to the cluster's name, which cannot change"),
+        rule("self == oldSelf", "clusterName cannot change: slurmctld's state belongs to this name"),
     ] = ""
     slurm_key_ref: Annotated[KeyRef | None, Meta(description="The key of auth/slurm; default: generated once.")] = None
     jwt_key_ref: Annotated[KeyRef | None, Meta(description="The key that signs JWTs; default: generated once.")] = None
     jwks_key_ref: Annotated[
-        KeyRef | None, Meta(description="In a ConfigMap: a JWKS whose keys' RS256 tokens are accepted too.")
+        KeyRef | None, Meta(description="A JWKS in a ConfigMap: RS256 tokens signed by its keys are accepted too.")
     ] = None
     key_rotation: KeyRotation = KeyRotation()
     accounting_ref: Annotated[Ref | None, Meta(description="The Accounting that records this cluster's jobs.")] = None
-    external: Annotated[External | None, Meta(description="slurmctld runs elsewhere; nothing is run here.")] = None
+    external: Annotated[External | None, Meta(description="Use a slurmctld that runs elsewhere; Corral runs none.")] = (
+        None
+    )
     slurmctld: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     service: ServiceTemplate = ServiceTemplate()
@@ -97,15 +109,18 @@ class ControllerSpec(Model, frozen=True, kw_only=True):
     confine_jobs: Annotated[
         bool,
         Meta(description="Jobs get no more memory and devices than they asked for. Workers need a writable cgroup v2."),
-        rule("self == oldSelf", "a slurmd of a running worker would not survive it: make another Controller"),
+        rule(
+            "self == oldSelf",
+            "confineJobs cannot change later (running workers would break): create another Controller",
+        ),
     ] = False
     identity: Identity = Identity()
     home: Annotated[Home | None, Meta(description="The /home of login nodes and workers; default: none.")] = None
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing.")] = False
 
 
 class KeysStatus(Model, frozen=True, kw_only=True):
-    """How many rotations are complete, and where the slurm key's is."""
+    """Completed rotations, and the stage of the slurm key's current one."""
 
     slurm: int = 0
     jwt: int = 0
@@ -113,7 +128,7 @@ class KeysStatus(Model, frozen=True, kw_only=True):
 
 
 class DaemonsStatus(Model, frozen=True, kw_only=True):
-    """How many daemons of a kind run the desired configuration, do not, or do not say."""
+    """How many daemons run the desired configuration (yes), another one (no), or do not answer (unknown)."""
 
     yes: int = 0
     no: int = 0
@@ -123,10 +138,17 @@ class DaemonsStatus(Model, frozen=True, kw_only=True):
 class ControllerStatus(BasicStatus, frozen=True, kw_only=True):
     config_desired: Annotated[str, Meta(max_length=64, description="Digest of the desired configuration.")] = ""
     config_running: Annotated[str, Meta(max_length=64, description="Digest of the running configuration.")] = ""
-    slurm_version: Annotated[str, Meta(max_length=32, description="What the running slurmctld says it is.")] = ""
-    daemons: Annotated[Mapping[str, DaemonsStatus], Meta(max_length=8, description="Who runs it, by daemon.")] = EMPTY
+    slurm_version: Annotated[
+        str, Meta(max_length=32, description="The version that the running slurmctld reports.")
+    ] = ""
+    daemons: Annotated[
+        Mapping[str, DaemonsStatus], Meta(max_length=8, description="Which daemons run the desired configuration.")
+    ] = EMPTY
     keys: KeysStatus = KeysStatus()
-    references: Annotated[Mapping[str, str], Meta(max_length=64, description="Digests of what is referred to.")] = EMPTY
+    references: Annotated[
+        Mapping[str, str],
+        Meta(max_length=64, description="Digests of referenced ConfigMaps; resourceVersions of Secrets."),
+    ] = EMPTY
 
 
 @kind(

@@ -85,7 +85,7 @@ def config_applied(snapshot: Snapshot, outcome: Outcome) -> Condition:
         return _condition("False", wait.reason, f"running {running or 'unknown'}: {wait.message}")
     digests = f"desired {files.digest}, running {running or 'unknown'}"
     if snapshot.running is None or not running:
-        return _condition("Unknown", "StateUnknown", f"{digests}: slurmctld has not said what it runs")
+        return _condition("Unknown", "StateUnknown", f"{digests}: slurmctld has not reported its configuration")
     if running == files.digest:
         return _confirmed(digests, snapshot.running)
     rest = rest_needed(snapshot, files)
@@ -101,7 +101,7 @@ def _confirmed(digests: str, running: Running) -> Condition:
     """slurmctld has it; what the workers have is known from when they started."""
     taken = running.slurmd
     if taken.no:
-        late = f"slurmctld has it, {taken.no} slurmd have not ({some(taken.no_names)})"
+        late = f"slurmctld runs it, {taken.no} slurmd not yet ({some(taken.no_names)})"
         return _condition("False", "Delivering", f"{digests}: {late}")
     silent = f"; {taken.unknown} slurmd do not answer ({some(taken.unknown_names)})" if taken.unknown else ""
     return _condition("True", "Confirmed", f"{digests}{silent}")

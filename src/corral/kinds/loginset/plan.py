@@ -51,7 +51,7 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if controller is None:
         on = ObjectRef("Controller", loginset.metadata.namespace, loginset.spec.controller_ref.name)
-        return _waiting("ControllerMissing", f"waiting for {on}, which says where Slurm is", on)
+        return _waiting("ControllerMissing", f"waiting for {on}, which the login nodes need", on)
     waits = tuple(_needed(snapshot, controller))
     if waits:
         return Plan(waits=waits)
@@ -67,7 +67,7 @@ def plan(snapshot: Snapshot) -> Plan:
 def report(snapshot: Snapshot, outcome: Outcome) -> LoginSetStatus:
     loginset = snapshot.object
     there, ready = replicas(snapshot.deployment)
-    said = SUSPENDED if loginset.spec.suspend else verdict(outcome, ready_message="sshd answers, sackd signs")
+    said = SUSPENDED if loginset.spec.suspend else verdict(outcome, ready_message="sshd and sackd are ready")
     return LoginSetStatus(
         observed_generation=loginset.metadata.generation,
         conditions=conditions(loginset, loginset.status.conditions, said, snapshot.now),
@@ -83,10 +83,10 @@ def _needed(snapshot: Snapshot, controller: Controller) -> Iterable[Wait]:
     key = keys.slurm_key_of(controller)
     if missing := keys.missing(key, namespace, snapshot.slurm_key):
         on = ObjectRef("Secret", namespace, key.name)
-        yield Wait(reason="KeyMissing", message=f"waiting for {missing}, the cluster's", on=on)
+        yield Wait(reason="KeyMissing", message=f"waiting for {missing}, the cluster's key", on=on)
     if snapshot.people is None and controller.spec.identity != identity.NOBODY:
         on = ObjectRef("ConfigMap", namespace, names.identity_name(controller.metadata.name))
-        yield Wait(reason="PeopleMissing", message=f"waiting for {on}, which the Controller makes", on=on)
+        yield Wait(reason="PeopleMissing", message=f"waiting for {on}, which the Controller creates", on=on)
     given = loginset.spec.host_keys_ref
     if given is not None and (snapshot.host_keys is None or not hostkeys.has_private_key(snapshot.host_keys.data)):
         on = ObjectRef("Secret", namespace, given.name)

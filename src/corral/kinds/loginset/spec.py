@@ -21,10 +21,10 @@ from corral.kube.meta import EMPTY, Model, Object
 
 
 class LoginSetSpec(Model, frozen=True, kw_only=True):
-    controller_ref: Annotated[Ref, rule("self == oldSelf", "a LoginSet stays with its Controller; make another one")]
+    controller_ref: Annotated[Ref, rule("self == oldSelf", "controllerRef cannot change: create another LoginSet")]
     replicas: Replicas = 1
     version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
-    login: Annotated[Overrides, Meta(description="The container of sshd and of people's shells.")] = EMPTY
+    login: Annotated[Overrides, Meta(description="The container of sshd and of the users' shells.")] = EMPTY
     sackd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     strategy: Annotated[Overrides, Meta(description="How the Deployment replaces pods.")] = EMPTY
@@ -33,15 +33,15 @@ class LoginSetSpec(Model, frozen=True, kw_only=True):
         Ref | None, Meta(description="A Secret with ssh_host_*_key; default: generated once and kept.")
     ] = None
     root_ssh_authorized_keys: Annotated[
-        str, Meta(max_length=65536, description="Lines of authorized_keys for root; default: root stays out.")
+        str, Meta(max_length=65536, description="Lines of authorized_keys for root; default: root cannot log in.")
     ] = ""
     extra_sshd_config: Annotated[
-        str, Meta(max_length=65536, description="Lines for sshd_config; they win over ours.")
+        str, Meta(max_length=65536, description="Lines for sshd_config; they override Corral's.")
     ] = ""
     profile: Annotated[
-        str, Meta(max_length=65536, description="What every login shell reads: aliases, modules, a greeting.")
+        str, Meta(max_length=65536, description="Commands that every login shell runs: aliases, modules, a greeting.")
     ] = ""
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing.")] = False
 
 
 class LoginSetStatus(BasicStatus, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class LoginSetStatus(BasicStatus, frozen=True, kw_only=True):
     ),
 )
 class LoginSet(Object, frozen=True, kw_only=True):
-    """Login nodes of one Controller: sshd, sackd, and the people whom the Controller names."""
+    """Login nodes of one Controller: sshd, sackd, and the users that the Controller lists."""
 
     spec: LoginSetSpec
     status: LoginSetStatus = LoginSetStatus()

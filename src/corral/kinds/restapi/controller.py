@@ -107,7 +107,7 @@ def missing_certificate(restapi: RestApi, secret: Secret | None) -> KeyRef | Non
 def _waiting(kind: str, name: str, restapi: RestApi) -> Plan:
     """What runs already goes on as it is."""
     on = ObjectRef(kind, restapi.metadata.namespace, name)
-    message = f"waiting for {on}, which says where slurmrestd finds the cluster"
+    message = f"waiting for {on}, which slurmrestd needs"
     return Plan(waits=(Wait(reason=f"{kind}Missing", message=message, on=on),))
 
 

@@ -25,19 +25,19 @@ class Tls(Model, frozen=True, kw_only=True):
 
     secret_ref: Annotated[
         Ref,
-        Meta(description="A Secret with tls.crt and tls.key, read anew when it changes; ca.crt: whom clients trust."),
+        Meta(description="A Secret with tls.crt and tls.key, read again on change; ca.crt: the CA that clients trust."),
     ]
 
 
 class RestApiSpec(Model, frozen=True, kw_only=True):
-    controller_ref: Annotated[Ref, rule("self == oldSelf", "a RestApi stays with its Controller; make another one")]
+    controller_ref: Annotated[Ref, rule("self == oldSelf", "controllerRef cannot change: create another RestApi")]
     replicas: Replicas = 1
     version: Annotated[SlurmVersion | None, Meta(description="Default: the Controller's.")] = None
     tls: Tls | None = None
     slurmrestd: Overrides = EMPTY
     template: PodTemplate = PodTemplate()
     service: ServiceTemplate = ServiceTemplate()
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing.")] = False
 
 
 class RestApiStatus(BasicStatus, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.parts import KeyRef
 from corral.kinds.telling import trouble
 from corral.kinds.token.signing import Validity, Wanted, is_due, issuer, validity
-from corral.kinds.token.spec import Token, TokenStatus
+from corral.kinds.token.spec import NO_KEY_NAMED, Token, TokenStatus
 from corral.kube.meta import ObjectMeta, ObjectRef
 from corral.kube.models.core_v1 import Secret
 from corral.kube.values import parse_duration
@@ -107,9 +107,8 @@ def next_look(token: Token, found: Validity, now: datetime) -> Plan:
     at = found.refresh_at if token.spec.refresh else found.expires_at
     if now < at:
         return Plan(again_after_s=(at - now).total_seconds())
-    ended = (
-        f"the token expired at {found.expires_at.isoformat()} and spec.refresh is false; set it, or make a new Token"
-    )
+    expired = f"the token expired at {found.expires_at.isoformat()} and spec.refresh is false"
+    ended = f"{expired}: set it to true, or create a new Token"
     return Plan(waits=(Wait(reason="Expired", message=ended, stalled=True),))
 
 
@@ -144,11 +143,11 @@ def signing_key(token: Token, read: Reader) -> KeyRef | Wait:
     if spec.jwt_key_ref is not None:
         return spec.jwt_key_ref
     if spec.controller_ref is None:
-        return Wait(reason="NoKeyNamed", message="say whose key signs: controllerRef or jwtKeyRef", stalled=True)
+        return Wait(reason="NoKeyNamed", message=NO_KEY_NAMED, stalled=True)
     controller = read.get(SlurmController, spec.controller_ref.name, namespace)
     if controller is None:
         on = ObjectRef("Controller", namespace, spec.controller_ref.name)
-        return Wait(reason="ControllerMissing", message=f"waiting for {on}, whose key signs", on=on)
+        return Wait(reason="ControllerMissing", message=f"waiting for {on}, whose key signs the token", on=on)
     return keys.jwt_key_of(controller)
 
 

@@ -10,12 +10,14 @@ from corral.kube.crd import Column, kind, rule, rules
 from corral.kube.meta import Model, Object
 from corral.kube.values import Duration
 
+NO_KEY_NAMED = "set controllerRef or jwtKeyRef: the key that signs"
+
 
 @rules(
-    rule("has(self.controllerRef) || has(self.jwtKeyRef)", "say whose key signs: controllerRef or jwtKeyRef"),
-    rule("!(has(self.controllerRef) && has(self.jwtKeyRef))", "choose one of controllerRef and jwtKeyRef"),
-    rule("duration(self.lifetime) >= duration('1m')", "lifetime is at least 1m"),
-    rule("duration(self.lifetime) <= duration('8760h')", "lifetime is at most a year (8760h)"),
+    rule("has(self.controllerRef) || has(self.jwtKeyRef)", NO_KEY_NAMED),
+    rule("!(has(self.controllerRef) && has(self.jwtKeyRef))", "set only one of controllerRef and jwtKeyRef"),
+    rule("duration(self.lifetime) >= duration('1m')", "lifetime must be at least 1m"),
+    rule("duration(self.lifetime) <= duration('8760h')", "lifetime must be at most a year (8760h)"),
 )
 class TokenSpec(Model, frozen=True, kw_only=True):
     controller_ref: Annotated[Ref | None, Meta(description="Sign with the JWT key of this Controller.")] = None
@@ -24,12 +26,19 @@ class TokenSpec(Model, frozen=True, kw_only=True):
     ] = None
     username: Annotated[
         str,
-        Meta(min_length=1, max_length=64, pattern=r"^[a-z_][a-z0-9_.-]*\$?$", description="Whose token (claim sun)."),
+        Meta(
+            min_length=1,
+            max_length=64,
+            pattern=r"^[a-z_][a-z0-9_.-]*\$?$",
+            description="The user of the token (claim sun).",
+        ),
     ]
     lifetime: Annotated[Duration, Meta(max_length=32)] = "15m"
     refresh: Annotated[bool, Meta(description="Sign again when a fifth of the lifetime is left.")] = True
-    secret_ref: Annotated[Ref | None, Meta(description="Default: a Secret named NAME-jwt-USERNAME.")] = None
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away.")] = False
+    secret_ref: Annotated[
+        Ref | None, Meta(description="The Secret that holds the token; default: NAME-jwt-USERNAME.")
+    ] = None
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing.")] = False
 
 
 class TokenStatus(BasicStatus, frozen=True, kw_only=True):

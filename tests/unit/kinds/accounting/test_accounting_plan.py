@@ -164,7 +164,7 @@ def test_of_two_clusters_with_different_keys_the_younger_is_told_which_to_take()
         for one in (a_controller(name),)
     )
     (wait,) = [one for one in plan(seen(an_accounting(), controllers=clusters)).waits if one.reason == "KeysDiffer"]
-    assert "give all the same slurmKeyRef: {name: old-auth-slurm, key: slurm.jwks}" in wait.message
+    assert "set the same slurmKeyRef in all: {name: old-auth-slurm, key: slurm.jwks}" in wait.message
 
 
 def test_what_runs_goes_on_while_something_is_missing() -> None:

@@ -155,7 +155,7 @@ def test_a_changed_configuration_is_delivered_in_place() -> None:
     assert isinstance(delivery.call, ApplyConfig)
     assert told(decided) == [("Normal", "Reconfigured")]
     assert delivery.call.pod == "demo-controller-0"
-    assert "in effect after a reconfigure; jobs go on" in delivery.message
+    assert "applied by a reconfigure; running jobs are not affected" in delivery.message
     patch = decided.actions[1]
     assert isinstance(patch, Patch)
     assert patch.merge == {"metadata": {"annotations": {DELIVERED: delivery.call.digest}}}
@@ -290,7 +290,7 @@ def test_a_key_that_only_slurmd_reads_at_its_start_is_told() -> None:
     [
         pytest.param(Taken(yes=3), ("True", "Confirmed"), "", id="all have it"),
         pytest.param(
-            Taken(yes=2, no=1, no_names=("w-1",)), ("False", "Delivering"), "1 slurmd have not (w-1)", id="one no"
+            Taken(yes=2, no=1, no_names=("w-1",)), ("False", "Delivering"), "1 slurmd not yet (w-1)", id="one no"
         ),
         pytest.param(
             Taken(yes=2, unknown=1, unknown_names=("w-2",)),

@@ -132,7 +132,7 @@ def test_an_answer_counts_until_something_is_left_to_mend(
 def test_a_slurmctld_that_lost_its_state_hears_all_workers_of_before_at_once() -> None:
     plan = recovery.plan(begun(3))
     assert calls(plan) == [RegisterAnew(pods=("worker-1", "worker-2"))]
-    assert "does not know workers of before: worker-1, worker-2 register anew" in str(plan.actions[-1])
+    assert "with an empty state at 23:59:57: Corral makes worker-1, worker-2 register again" in str(plan.actions[-1])
 
 
 def test_a_worker_that_came_with_or_after_an_empty_slurmctld_registers_by_itself() -> None:

@@ -112,7 +112,7 @@ def test_each_set_is_written_only_when_every_daemon_has_loaded_the_one_before() 
     assert [text.partition(": ")[2] for text in told + events(plan(now)) if "slurm key" in text] == [
         "the new key is known, the old one still signs",
         "the new key signs, the old one is still valid",
-        "the old key is retired",
+        "the old key is removed",
         "every daemon has it",
     ]
     assert status(now, Outcome(plan=plan(now))).keys.slurm == 1
@@ -153,7 +153,7 @@ def test_the_old_key_stays_until_nothing_that_it_signed_can_be_in_use() -> None:
         now = all_loaded(carried_out(now, plan(now)), at=NOW - timedelta(seconds=30))
     assert stage(now) is Stage.SIGNING
     assert not [one for one in plan(now).actions if isinstance(one, Apply)]
-    assert "what the old key signed to expire" in waits(plan(now))
+    assert "signatures of the old key to expire" in waits(plan(now))
 
     later = msgspec.structs.replace(now, now=NOW + timedelta(seconds=31))
     assert stage(carried_out(later, plan(later))) is Stage.SETTLED
