@@ -59,7 +59,7 @@ def test_a_context_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_prefix_of_images_for_a_cluster_that_gets_them_from_this_machine() -> None:
-    assert "--image-prefix is for --context" in refusal("up", "--image-prefix", "mirror.example")
+    assert "--image-prefix needs --context" in refusal("up", "--image-prefix", "mirror.example")
 
 
 def run_as_nobody(*arguments: str, home: Path, path: str) -> subprocess.CompletedProcess[str]:
@@ -152,6 +152,6 @@ def test_a_disk_that_becomes_full_half_way(small_disk: Path, moment: str) -> Non
 
     assert re.fullmatch(r"corral: .*(No space left on device|has become full).*", said), said
     with started("down", "--name", "e2e-full", XDG_STATE_HOME=str(state)) as process:
-        assert last_line(process, code=0) == "Cluster e2e-full is gone."
+        assert last_line(process, code=0) == "Cluster e2e-full was removed."
     assert not (state / "corral").exists()
     assert not list(cgroups.mounted().tracking.glob("corral*-e2e-full"))

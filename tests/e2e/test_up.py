@@ -154,7 +154,7 @@ def test_a_persons_operator_stands_by_while_the_installed_one_leads(person: Pers
         guard.start()
         try:
             first = operator.stderr.readline().decode()
-            assert f"leads (Lease {NAMESPACE}/corral): nothing is done here until it ends" in first
+            assert f"leads (Lease {NAMESPACE}/corral): this operator stands by until that one stops" in first
             assert any(b"caches synced" in line for line in operator.stderr)
             operator.send_signal(signal.SIGTERM)
             assert b"leading" not in operator.stderr.read()
@@ -191,7 +191,7 @@ def test_corral_stays_while_somebody_needs_it_and_goes_then_and_data_stays(perso
     theirs = "apiVersion: slurm.corral.dev/v1alpha1\nkind: Token\nmetadata: {name: theirs}\n"
     spec = "spec: {controllerRef: {name: other}, username: alice}\n"
     person.cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=theirs + spec)
-    assert "Corral stays, for Token default/theirs would be lost with it" in person.corral("down", code=2)
+    assert "Corral was not removed: that would delete Token default/theirs too" in person.corral("down", code=2)
     assert person.named("controllers", "nodesets") == ""
     person.cluster.kubectl("delete", "token", "theirs", "-n", "default", "--timeout=60s", timeout_s=90)
 

@@ -41,13 +41,13 @@ ASKED_AT_ONCE = 16
 
 
 @click.command("check", short_help="Whether a Kubernetes can run Corral and Slurm")
-@click.option("--pre", is_flag=True, help="Before anything is installed: definitions and an operator are not expected.")
-@click.option("--no-probe", is_flag=True, help="Start no pod; what only a pod can see stays unknown.")
+@click.option("--pre", is_flag=True, help="Before Corral is installed: CRDs and an operator are not expected.")
+@click.option("--no-probe", is_flag=True, help="Start no pod; checks that need one stay unknown.")
 @click.option("--slurm-version", type=click.Choice(VERSIONS), default=VERSIONS[-1], show_default=True)
 @click.option(
-    "--image-prefix", default="", metavar="PREFIX", help="Where the images are: HOST/PATH before their names."
+    "--image-prefix", default="", metavar="PREFIX", help="Registry of the images: HOST/PATH before their names."
 )
-@duration_option("--timeout", default="90s", help="How long the pod may take, its images included.")
+@duration_option("--timeout", default="90s", help="How long to wait for the pod, including image pulls.")
 @output_option
 @cluster_options
 @kinds_option
@@ -63,7 +63,7 @@ def check_command(
 ) -> None:
     """Check whether this Kubernetes can run Corral and Slurm: versions, rights, storage, images, cgroups, clocks.
 
-    A pod is started for a moment in the namespace (-n). Exit code: 0 it can, 1 something needed is missing, 2 an error.
+    A pod is started for a moment in the namespace (-n). Exit code: 0 it can, 1 a requirement is not met, 2 an error.
     """
     plain = (names.slurm_image(slurm_version), names.MARIADB_IMAGE, names.CORRAL_IMAGE)
     images = tuple(prefixed(image, image_prefix) for image in plain)
@@ -98,10 +98,10 @@ def lines(found: Iterable[Check]) -> list[str]:
         if check.todo and check.answer is not Answer.YES:
             told.append(f"{'':<7}  {'':<{width}}  -> {check.todo}")
     missing = sum(check.answer is Answer.NO and check.needed for check in found)
-    many = "1 needed thing is" if missing == 1 else f"{missing} needed things are"
+    many = "1 requirement is" if missing == 1 else f"{missing} requirements are"
     unseen = sum(check.answer is Answer.UNKNOWN and check.needed for check in found)
-    able = f"Nothing needed is missing as far as one could see: {unseen} unknown." if unseen else "Corral can run here."
-    return [*told, "", f"{many} missing." if missing else able]
+    able = f"No requirement is known to be unmet; unknown: {unseen}." if unseen else "Corral can run here."
+    return [*told, "", f"{many} not met." if missing else able]
 
 
 async def _facts(client: Client, controllers: Iterable[AnyController]) -> Facts:

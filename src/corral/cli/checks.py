@@ -91,11 +91,13 @@ def _version(server: ServerVersion) -> Check:
 def _rights(denied: tuple[str, ...] | None) -> Check:
     name = "you may install Corral"
     if denied is None:
-        return Check(name=name, answer=Answer.UNKNOWN, found="the server does not tell what you may do")
+        return Check(name=name, answer=Answer.UNKNOWN, found="the API server does not say what you may do")
     if not denied:
-        return Check(name=name, answer=Answer.YES, found="definitions, roles, and all that the operator is granted")
+        return Check(name=name, answer=Answer.YES, found="CRDs, roles, and all rights that the operator gets")
     shown = ", ".join(denied[:5]) + (f" and {len(denied) - 5} more" if len(denied) > 5 else "")
-    todo = "ask an administrator of the cluster for these rights, or to install it; nobody can grant what they have not"
+    todo = (
+        "ask a cluster administrator for these rights, or to install it: you cannot grant rights that you do not have"
+    )
     return Check(name=name, answer=Answer.NO, found=f"you may not {shown}", todo=todo)
 
 
@@ -107,7 +109,7 @@ def _nodes(nodes: tuple[Node, ...] | None) -> Check:
     return Check(
         name=name,
         answer=Answer.YES if ready else Answer.NO,
-        found=f"{len(ready)} of {len(nodes)} are ready and take pods",
+        found=f"{len(ready)} of {len(nodes)} are ready and schedulable",
         todo="see `kubectl get nodes` and `kubectl describe node NAME`",
     )
 
@@ -134,14 +136,18 @@ def _shared_volumes(classes: tuple[StorageClass, ...] | None, volumes: tuple[Per
     name = "volumes for many nodes (ReadWriteMany)"
     bound = sorted(v.metadata.name for v in volumes or () if "ReadWriteMany" in v.spec.access_modes)
     shared = sorted(one.metadata.name for one in classes or () if is_for_many(one))
-    todo = "login nodes and workers share /home by such a volume; without one each has its own (NFS and CephFS can)"
+    todo = "login nodes and workers share /home on such a volume (NFS, CephFS); without one, each has its own /home"
     if bound or shared:
         found = f"StorageClass {shared[0]}" if shared else f"PersistentVolume {bound[0]}"
         return Check(name=name, answer=Answer.YES, found=found, needed=False)
     seen = ", ".join(sorted({one.provisioner for one in classes or ()})) or "no provisioner"
     if classes and all(is_for_many(one) is False for one in classes):
-        return Check(name=name, answer=Answer.NO, found=f"{seen}: one node at a time", todo=todo, needed=False)
-    return Check(name=name, answer=Answer.UNKNOWN, found=f"{seen}: not known to make them", todo=todo, needed=False)
+        return Check(
+            name=name, answer=Answer.NO, found=f"{seen}: volumes for one node at a time", todo=todo, needed=False
+        )
+    return Check(
+        name=name, answer=Answer.UNKNOWN, found=f"{seen}: not known to support ReadWriteMany", todo=todo, needed=False
+    )
 
 
 def _definitions(
@@ -152,16 +158,14 @@ def _definitions(
 ) -> Check:
     name = "Corral's kinds are defined"
     if present is None:
-        return Check(name=name, answer=Answer.UNKNOWN, found="you may not list definitions", needed=needed)
+        return Check(name=name, answer=Answer.UNKNOWN, found="you may not list CRDs", needed=needed)
     missing = [one.metadata.name for one in wanted if one.metadata.name not in present]
     old = [one.metadata.name for one in wanted if one.metadata.name in present and _differs(one, present)]
     if not missing and not old:
-        return Check(
-            name=name, answer=Answer.YES, found=f"{len(wanted)} kinds, as this version has them", needed=needed
-        )
+        return Check(name=name, answer=Answer.YES, found=f"{len(wanted)} kinds, all of this version", needed=needed)
     parts = [f"{len(missing)} missing"] if missing else []
-    parts += [f"another version's: {', '.join(old)}"] if old else []
-    todo = DEFINE if needed else f"installing Corral brings them; by themselves: {DEFINE}"
+    parts += [f"of another version: {', '.join(old)}"] if old else []
+    todo = DEFINE if needed else f"installing Corral adds them; to add only them: {DEFINE}"
     return Check(name=name, answer=Answer.NO, found="; ".join(parts), todo=todo, needed=needed)
 
 
@@ -177,7 +181,7 @@ def _operator(operator: Fact | None) -> Check:
     return Check(name="an operator runs", answer=answers[known.well], found=known.state, todo=todo)
 
 
-NOT_PROBED = "no pod was started to find out"
+NOT_PROBED = "not checked: no pod was started"
 
 
 def _probed(probe: Probe | None) -> Iterable[Check]:
@@ -209,7 +213,7 @@ def _root(name: str, probe: Probe) -> Check:
         todo = "slurmd runs as root in its container; label the namespace: pod-security.kubernetes.io/enforce=baseline"
         return Check(name=name, answer=Answer.NO, found=probe.refused, todo=todo)
     if probe.said.get("uid") == "0":
-        return Check(name=name, answer=Answer.YES, found="as slurmd does")
+        return Check(name=name, answer=Answer.YES, found="a pod ran as root, as slurmd does")
     found = probe.late or f"the pod ran as uid {probe.said.get('uid', 'unknown')}"
     return Check(name=name, answer=Answer.UNKNOWN, found=found)
 
@@ -223,7 +227,7 @@ def _cgroups(name: str, probe: Probe) -> Check:
         return Check(name=name, answer=Answer.NO, found=f"{probe.node} has {kind}", todo=todo, needed=False)
     if writable == "yes":
         return Check(name=name, answer=Answer.YES, found=f"cgroup v2, writable, on {probe.node}", needed=False)
-    todo = "jobs run, but share their pod's limits; for limits of their own give slurmd a privileged container"
+    todo = "jobs run, but share the limits of their pod; for limits per job: confineJobs of the Controller (privileged)"
     return Check(name=name, answer=Answer.NO, found=f"cgroup v2, read-only, on {probe.node}", todo=todo, needed=False)
 
 
@@ -233,20 +237,22 @@ def _resolves(name: str, probe: Probe) -> Check:
         return Check(name=name, answer=Answer.UNKNOWN, found=probe.late or NOT_PROBED)
     if said == "no":
         todo = "see the cluster's DNS: kubectl get pods -n kube-system -l k8s-app=kube-dns"
-        return Check(name=name, answer=Answer.NO, found=f"kubernetes.default does not, on {probe.node}", todo=todo)
+        return Check(
+            name=name, answer=Answer.NO, found=f"kubernetes.default does not resolve on {probe.node}", todo=todo
+        )
     return Check(name=name, answer=Answer.YES, found=f"kubernetes.default is {said}")
 
 
 def _clocks(skew_s: float | None, probe: Probe | None) -> Check:
     name = "clocks agree"
-    skews = {"yours": skew_s, f"that of node {probe.node}" if probe else "": _node_skew_s(probe)}
+    skews = {"your clock": skew_s, f"the clock of {probe.node}" if probe else "": _node_skew_s(probe)}
     known = {whose: skew for whose, skew in skews.items() if skew is not None}
     if not known:
         return Check(name=name, answer=Answer.UNKNOWN, found=NOT_PROBED)
     off = {whose: skew for whose, skew in known.items() if abs(skew) > SKEW_S_MAX}
     if off:
         found = ", ".join(f"{whose} is off by {skew:.0f} s" for whose, skew in off.items())
-        todo = "run NTP everywhere: Slurm refuses credentials, and tokens, from another time"
+        todo = "run NTP on all machines: Slurm rejects credentials and tokens when clocks differ"
         return Check(name=name, answer=Answer.NO, found=found, todo=todo)
     return Check(name=name, answer=Answer.YES, found=f"within {SKEW_S_MAX:g} s of the API server's: {', '.join(known)}")
 

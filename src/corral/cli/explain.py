@@ -44,16 +44,16 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-@click.command("explain", short_help="Why an object is as it is, and what comes next")
+@click.command("explain", short_help="Why an object is in its state, and what comes next")
 @click.argument("kind")
 @click.argument("name")
 @output_option
 @cluster_options
 @kinds_option
 def explain_command(kind: str, name: str, output: Output, cluster: Cluster, kinds: Kinds) -> None:
-    """Say why an object is as it is: what it waits for, what comes next, what was decided last, and on which facts.
+    """Explain the state of an object: what it waits for, what comes next, the facts behind that, the last events.
 
-    Exit code: 0 it was explained, 2 an error (there is no such object, ...).
+    Exit code: 0 explained, 2 an error (there is no such object, ...).
     """
     entry = kind_named(kinds, kind)
     key = Key(cluster.namespace if entry.kind.resource.namespaced else "", name)
@@ -126,10 +126,10 @@ def lines(told: Story) -> list[str]:
     actions = summary_lines(msgspec.structs.replace(found.plan, waits=()))
     sections = (
         ("Waits for", waits),
-        ("Next", actions if found.plan.actions or not waits else ("nothing to do until that changes",)),
+        ("Next", actions if found.plan.actions or not waits else ("nothing; waiting for the above",)),
         ("Facts", [*map(str, told.facts), str(told.operator)]),
         ("Conditions", _condition_lines(found.conditions, now)),
-        ("Decided last", [_event_line(event, now) for event in found.events] or ["nothing that was told in an event"]),
+        ("Decided last", [_event_line(event, now) for event in found.events] or ["no events"]),
         ("Warnings about these", [_event_line(one.event, now, f"{one.about}  ") for one in told.below]),
     )
     head = _headline(found.object, now)
@@ -158,7 +158,7 @@ def _condition_lines(conditions: tuple[Condition, ...], now: datetime) -> list[s
         said.add(condition.message)
         words = "" if repeats else f": {condition.message or condition.reason} ({condition.reason})"
         shown.append(f"{condition.type}={condition.status} for {age(condition.last_transition_time, now)}{words}")
-    return shown or ["none: no controller has looked at it yet"]
+    return shown or ["none: no operator has processed it yet"]
 
 
 def _event_line(event: SeenEvent, now: datetime, about: str = "") -> str:

@@ -93,13 +93,13 @@ def _(seen: Observed, now: datetime) -> Fact:
 
 @words.register
 def _(unknown: Unknown, now: datetime) -> Fact:
-    return Fact("Slurm", f"does not answer for {age(unknown.since, now)}: {unknown.why}", False)
+    return Fact("Slurm", f"has not answered for {age(unknown.since, now)}: {unknown.why}", False)
 
 
 def fact_of(obj: Object, now: datetime) -> Fact:
     about = str(ref(obj))
     if obj.metadata.deletion_timestamp is not None:
-        return Fact(about, f"is being deleted for {age(obj.metadata.deletion_timestamp, now)}", False)
+        return Fact(about, f"being deleted for {age(obj.metadata.deletion_timestamp, now)}", False)
     match obj:
         case Pod():
             return _pod_fact(about, obj, now)
@@ -164,16 +164,16 @@ LATE = 3  # leases that are so many of their durations old belong to nobody who 
 def operator_fact(leases: Iterable[Lease] | None, now: datetime) -> Fact:
     """Whether somebody is there to do what is planned. `leases` None: we may not look."""
     if leases is None:
-        return Fact("Operator", "unknown: we may not read Leases", None)
+        return Fact("Operator", "unknown: you may not read Leases", None)
     held = [lease for lease in leases if lease.spec.holder_identity and lease.spec.renew_time]
     if not held:
-        return Fact("Operator", "none is running: nothing of this is done until one is (corral run)", False)
+        return Fact("Operator", "no operator is running: nothing will change until one starts (corral run)", False)
     last = max(held, key=lambda lease: parse_time(lease.spec.renew_time or ""))
     where = f"{last.spec.holder_identity} (Lease {last.metadata.namespace}/{last.metadata.name})"
     if is_held(last, now):
         return Fact("Operator", f"{where} leads", True)
     silent = age(parse_time(last.spec.renew_time or ""), now)
-    return Fact("Operator", f"{where} has been silent for {silent}: nothing is done until one runs", False)
+    return Fact("Operator", f"{where} has been silent for {silent}: nothing will change until an operator runs", False)
 
 
 def is_held(lease: Lease, now: datetime) -> bool:

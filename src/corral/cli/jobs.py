@@ -91,7 +91,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def last_line(self) -> str:
-        return self.words.splitlines()[-1] if self.words else "without a word"
+        return self.words.splitlines()[-1] if self.words else "no output"
 
 
 class Shell(Protocol):
@@ -129,7 +129,7 @@ Case = Callable[[Shell, Cluster], Awaitable[str]]
 async def answers(shell: Shell, cluster: Cluster) -> str:
     said = await _run(shell, cluster, "scontrol", "ping")
     if "is UP" not in said.out:
-        raise Failed(f"slurmctld does not say that it is up: {said.words}")
+        raise Failed(f"slurmctld does not report that it is up: {said.words}")
     return said.out.strip().splitlines()[0]
 
 
@@ -210,13 +210,13 @@ async def rest(shell: Shell, cluster: Cluster) -> str:
     arguments = (place.hostname or "", str(place.port), at.ca_pem, at.name)
     said = await shell.run("bash", "-c", ASK_REST, "rest", *arguments, *KNOWN, within_s=cluster.timeout_s)
     if said.exit_code:
-        raise Failed(f"slurmrestd at {at.url} is not reached: {reason_of(said)}", said.words)
+        raise Failed(f"slurmrestd at {at.url} cannot be reached: {reason_of(said)}", said.words)
     head, _, body = said.out.partition("\n")
     version, _, status = head.partition(" ")
     if status != "200":
         raise Failed(f"slurmrestd at {at.url} answered {status or 'nothing'}, expected 200", body[:2000])
     if '"pings"' not in body:
-        raise Failed(f"slurmrestd at {at.url} answered 200, but not with what slurmctld says", body[:2000])
+        raise Failed(f"slurmrestd at {at.url} answered 200, but without slurmctld's answer to a ping", body[:2000])
     return f"slurmrestd answers in {version}" + (f" over TLS, as {at.name}" if at.ca_pem else "")
 
 
@@ -230,7 +230,7 @@ def as_user(user: str) -> Case:
     async def submits(shell: Shell, cluster: Cluster) -> str:
         known = await shell.run("id", "-u", user, within_s=cluster.timeout_s)
         if known.exit_code:
-            raise Failed(f"slurmctld does not know the user {user}: a job of theirs would be held", known.words)
+            raise Failed(f"slurmctld does not know user {user}: jobs of {user} would be held", known.words)
         job = await _submitted(shell, cluster, "--wrap", "id", user=user)
         await _ended(shell, cluster, job)
         owner = (await job_records(shell, cluster, job))[0].get("UserId", "")

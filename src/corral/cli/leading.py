@@ -36,8 +36,8 @@ async def prepare(client: Client, lease: LeaseAddress, now: datetime, tell: Call
 def standing_by(lease: Lease) -> str:
     where = f"Lease {lease.metadata.namespace}/{lease.metadata.name}"
     scale = f"kubectl scale deployment {NAME} -n {NAMESPACE} --replicas 0"
-    aside = f"; to have it stand aside: {scale}" if lease.metadata.namespace == NAMESPACE else ""
-    return f"{lease.spec.holder_identity} leads ({where}): nothing is done here until it ends{aside}"
+    aside = f"; to stop it: {scale}" if lease.metadata.namespace == NAMESPACE else ""
+    return f"{lease.spec.holder_identity} leads ({where}): this operator stands by until that one stops{aside}"
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:
@@ -47,7 +47,7 @@ async def _ensure_namespace(client: Client, name: str) -> None:
         return  # whoever may not look at namespaces may still have a Lease in one
     except NotFound:
         if name != NAMESPACE:
-            raise Failure(f"there is no namespace {name} for the Lease: make it, or choose another one") from None
+            raise Failure(f"there is no namespace {name} for the Lease: create it, or choose another one") from None
         await _make_namespace(client, name)
 
 
@@ -57,6 +57,6 @@ async def _make_namespace(client: Client, name: str) -> None:
             await client.create(Namespace(metadata=ObjectMeta(name=name)), field_manager=MANAGER)
     except Forbidden as error:
         raise Failure(
-            f"an operator's Lease is in namespace {name}, which does not exist, and you may not make it ({error}): "
-            "have Corral installed, or choose a place with --lease-namespace"
+            f"the operator's Lease needs namespace {name}, which does not exist, and you may not create it ({error}): "
+            "have Corral installed, or choose another namespace with --lease-namespace"
         ) from error

@@ -61,7 +61,7 @@ def documents_in(file: Path) -> list[dict[str, Any]]:
     except yaml.YAMLError as error:
         raise Failure(f"{file} is not YAML: {error}") from error
     if not documents:
-        raise Failure(f"{file} holds no object")
+        raise Failure(f"{file} contains no object")
     for document in documents:
         if not isinstance(document, dict):
             raise Failure(f"{file}: expected an object with apiVersion and kind, found {type(document).__name__}")

@@ -29,14 +29,16 @@ name_option = click.option(
 )
 
 
-@click.command("up", short_help="Kubernetes on this machine, Corral, a Slurm cluster, a first job")
+@click.command("up", short_help="Start a local Kubernetes with Corral and a Slurm cluster")
 @name_option
 @click.option("--nodes", type=click.IntRange(1, 5), help="How many nodes.  [default: 1, or as many as it has]")
-@click.option("--bare", is_flag=True, help="Only Kubernetes, nothing of Corral in it.")
-@click.option("--audit", is_flag=True, help="Log who asks the API server for what: `corral local logs audit`.")
-@click.option("--context", metavar="NAME", help="Into an existing cluster of your kubeconfig, in its namespace.")
+@click.option("--bare", is_flag=True, help="Only Kubernetes, without Corral.")
+@click.option("--audit", is_flag=True, help="Log the requests to the API server: `corral local logs audit`.")
 @click.option(
-    "--image-prefix", default="", metavar="PREFIX", help="With --context: where you have pushed the images to."
+    "--context", metavar="NAME", help="Use an existing cluster: a context of your kubeconfig, with its namespace."
+)
+@click.option(
+    "--image-prefix", default="", metavar="PREFIX", help="With --context: HOST/PATH that you pushed the images to."
 )
 def up_command(name: str, nodes: int | None, bare: bool, audit: bool, context: str | None, image_prefix: str) -> None:
     """Start a real Kubernetes on this machine with Corral and a small Slurm cluster in it, and run a first job.
@@ -44,9 +46,9 @@ def up_command(name: str, nodes: int | None, bare: bool, audit: bool, context: s
     What is there already is kept, or repaired.
     """
     if image_prefix and not context:
-        raise click.UsageError("--image-prefix is for --context: a local cluster gets the images that are built here")
+        raise click.UsageError("--image-prefix needs --context: a local cluster gets the images that are built here")
     if audit and context:
-        raise click.UsageError("--audit is for a local cluster: the API server of yours is not ours to set up")
+        raise click.UsageError("--audit is for a local cluster, not for --context")
     with one_sentence():
         if context:
             foreign.up(context, bare, image_prefix)
@@ -60,17 +62,17 @@ def up_command(name: str, nodes: int | None, bare: bool, audit: bool, context: s
             _start(name, nodes, audit)
 
 
-@click.command("down", short_help="Take that away again; nothing of it stays")
+@click.command("down", short_help="Remove the local cluster completely")
 @name_option
 @click.option("--all", "everything", is_flag=True, help="Every local cluster.")
-@click.option("--context", metavar="NAME", help="What `up --context NAME` has put into a cluster of yours; data stays.")
+@click.option("--context", metavar="NAME", help="Remove what `up --context NAME` installed there; volumes stay.")
 def down_command(name: str, everything: bool, context: str | None) -> None:
-    """Take a local cluster away, with everything it left on this machine."""
+    """Remove a local cluster, with everything it left on this machine."""
     from corral.local import cluster
     from corral.local.home import existing_names, home_of
 
     if context and everything:
-        raise click.UsageError("--all is about local clusters, --context about one of yours")
+        raise click.UsageError("--all is for local clusters: leave out --context")
     with one_sentence():
         if context:
             foreign.down(context)
@@ -81,7 +83,7 @@ def down_command(name: str, everything: bool, context: str | None) -> None:
             _become_root()
         for each in names:
             was_there = cluster.down(each)
-            click.echo(f"Cluster {each} is gone." if was_there else f"There is no cluster {each}.", err=True)
+            click.echo(f"Cluster {each} was removed." if was_there else f"There is no cluster {each}.", err=True)
 
 
 @click.group("local", short_help="The local Kubernetes itself: its processes and their logs")
@@ -93,7 +95,7 @@ def local_group() -> None:
 @name_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def status_command(name: str, output: str) -> None:
-    """Which components run, since when, how often they were restarted. Exits with 1 when something is not well."""
+    """Which components run, since when, how often they were restarted. Exits with 1 unless all run and are ready."""
     from corral.cli.output import age, say_json, table
     from corral.local.home import home_of
     from corral.local.status import status
@@ -184,9 +186,9 @@ def _start_bare(name: str, nodes: int | None, audit: bool) -> None:
     flag = _name_flag(name)
     click.echo(f"\n{_introduction(spec)}\n")
     echo_commands(
-        (f"corral kubectl{flag} -- get nodes", "ask it"),
+        (f"corral kubectl{flag} -- get nodes", "use it"),
         (f"corral local status{flag}", "what runs, and what was restarted"),
-        (f"corral down{flag}", "take it away"),
+        (f"corral down{flag}", "remove it"),
         (f"export KUBECONFIG={home.kubeconfig}", f"context {spec.context}"),
     )
 
@@ -212,11 +214,11 @@ def _start(name: str, nodes: int | None, audit: bool) -> None:
     click.echo(f"  export KUBECONFIG={home.kubeconfig}{_export_of_path()}")
     flag = _name_flag(name)
     echo_commands(
-        ("corral status", "what there is, and whether it is as it should be"),
+        ("corral status", "all objects, and whether they are ready"),
         (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
-        (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then takes them away"),
-        ("corral explain nodeset worker", "what it does about that, and why"),
-        (f"corral down{flag}", "take everything away"),
+        (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then removes them"),
+        ("corral explain nodeset worker", "what it does, and why"),
+        (f"corral down{flag}", "remove everything"),
     )
 
 
@@ -268,7 +270,9 @@ def _way_to_root() -> str:
         raise LocalError("a local cluster needs root (namespaces, mounts), and there is no sudo here: run it as root")
     may_ask = sys.stdin.isatty()
     if not may_ask and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode != 0:
-        raise LocalError("a local cluster needs root, and sudo wants a password that nobody is here to type")
+        raise LocalError(
+            "a local cluster needs root, and sudo needs a password, but there is no terminal: run it as root"
+        )
     return sudo
 
 

@@ -17,9 +17,7 @@ from corral.kube.meta import Object
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), required=True, help="The manifest; - for standard input."
 )
-@click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Where objects go that name no namespace."
-)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @output_option
 @kinds_option
 def render_command(file: Path, namespace: str, output: Output, kinds: Kinds) -> None:

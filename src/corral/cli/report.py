@@ -17,12 +17,16 @@ from corral.cli.output import say_json
 from corral.kube.errors import Forbidden
 
 
-@click.command("report", short_help="A bundle for whoever helps you; no secret is in it")
+@click.command("report", short_help="A bundle for whoever helps you, without secrets")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), help="Where to write it.  [default: corral-report-TIME.tar.gz]"
 )
 @click.option(
-    "--log-lines", type=click.IntRange(0), default=2000, show_default=True, help="Of each container, at most."
+    "--log-lines",
+    type=click.IntRange(0),
+    default=2000,
+    show_default=True,
+    help="At most this many log lines of each container.",
 )
 @output_option
 @cluster_options
@@ -30,8 +34,8 @@ from corral.kube.errors import Forbidden
 def report_command(file: Path | None, log_lines: int, output: Output, cluster: Cluster, kinds: Kinds) -> None:
     """Write a bundle for whoever helps you: objects, conditions, events, logs, explanations, and what Slurm says.
 
-    Of Secrets there are names and sizes only, and no value of any Secret is in any file: all are looked for, in every
-    spelling, and taken out. Look into it before you send it. Exit code: 0 written, 2 an error.
+    Secrets are listed with names and sizes only. Their values are searched for in all files, in every spelling, and
+    removed. Look into the bundle before you send it. Exit code: 0 written, 2 an error.
     """
     now = datetime.now(UTC).replace(microsecond=0)
     folder = f"corral-report-{now:%Y%m%d-%H%M%S}"
@@ -42,7 +46,7 @@ def report_command(file: Path | None, log_lines: int, output: Output, cluster: C
                 secrets = await secret_values(client, cluster.namespace)
             except Forbidden as error:
                 raise Failure(
-                    f"{error}; a report needs to know the Secrets to leave them out: ask somebody who may read them"
+                    f"{error}; a report must know the Secrets to remove them: ask somebody who may read them"
                 ) from error
             files = await collected(client, kinds, cluster.namespace, log_lines=log_lines, now=now, tell=_tell)
             files["about.txt"] = _about(cluster, now)
@@ -51,16 +55,16 @@ def report_command(file: Path | None, log_lines: int, output: Output, cluster: C
     try:
         bundle = asyncio.run(ask())
     except StillSecret as error:
-        raise Failure(f"nothing is written: {error} still has a secret in it; please report this as a bug") from error
+        raise Failure(f"nothing was written: {error} still contains a secret; please report this as a bug") from error
     where = file or Path(f"{folder}.tar.gz")
     _write(where, archived(bundle, folder, int(now.timestamp())))
     if output == "json":
         files = [{"name": name, "bytes": len(text.encode())} for name, text in sorted(bundle.files.items())]
         say_json("Report", {"file": str(where), "files": files, "redacted": list(bundle.changed)})
     else:
-        click.echo(f"{where}: {len(bundle.files)} files, {where.stat().st_size / 1024:.0f} KiB; no secret is in it")
+        click.echo(f"{where}: {len(bundle.files)} files, {where.stat().st_size / 1024:.0f} KiB; it contains no secrets")
         if bundle.changed:
-            click.echo(f"something was taken out of: {', '.join(bundle.changed)}")
+            click.echo(f"secrets were removed from: {', '.join(bundle.changed)}")
 
 
 def _tell(line: str) -> None:

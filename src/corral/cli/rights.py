@@ -8,7 +8,7 @@ from corral.install.generated import manifests
 from corral.install.rbac import namespaced_objects, operator_objects
 
 
-@click.command("rights", short_help="What the operator has to be allowed, for `kubectl apply`")
+@click.command("rights", short_help="RBAC that the operator needs, for `kubectl apply`")
 @click.option("--only-namespace", metavar="NAMESPACE", help="For `corral run --only-namespace`. [default: the cluster]")
 @kinds_option
 def rights_command(only_namespace: str | None, kinds: Kinds) -> None:

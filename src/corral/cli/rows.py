@@ -54,7 +54,7 @@ def row_of(obj: Object) -> Row:
         )
 
     if ready is None or not seen:
-        return row(None, False, "NotSeenYet", "no controller has looked at this version of it yet")
+        return row(None, False, "NotSeenYet", "no operator has processed this version of the object yet")
     is_stalled = stalled is not None and stalled.status == "True"
     if meta.deletion_timestamp is not None:
         return row(False, is_stalled, "Deleting", f"it is being deleted: {ready.message}")

@@ -20,12 +20,12 @@ from corral.kube import Client, HttpTransport
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@click.command("run", short_help="The operator itself: makes true what people asked for")
-@click.option("--lease-namespace", help="Where the leader's Lease is.  [default: the pod's, or corral-system]")
+@click.command("run", short_help="Run the operator")
+@click.option("--lease-namespace", help="Namespace of the leader's Lease.  [default: the pod's, or corral-system]")
 @click.option(
-    "--only-namespace", metavar="NAMESPACE", help="See and change this one only; its rights: `corral rights`."
+    "--only-namespace", metavar="NAMESPACE", help="Watch and change only this namespace; RBAC for it: `corral rights`."
 )
-@click.option("--no-leader-election", is_flag=True, help="Work without a Lease. Only where nobody else runs.")
+@click.option("--no-leader-election", is_flag=True, help="Run without a Lease. Only if no other operator runs.")
 @click.option(
     "--health-port", default=8080, show_default=True, help="For /healthz, /readyz, /metrics; 0 takes a free one."
 )
@@ -43,9 +43,9 @@ def run_command(
     cluster: Cluster,
     kinds: Kinds,
 ) -> None:
-    """Run the operator: make what people asked for true, and keep it true. Ends on SIGTERM or Ctrl-C."""
+    """Run the operator, until SIGTERM or Ctrl-C."""
     if not kinds:
-        raise Failure("there is no kind to run yet; give one with --load FILE (examples/note.py is one)")
+        raise Failure("no kinds are loaded; add one with --load FILE (examples/note.py is one)")
     configure(form=log_format or ("console" if sys.stderr.isatty() else "json"))
     lease = None if no_leader_election else leading.address(lease_namespace or only_namespace, _pod_namespace())
     controllers = [entry.build() for entry in kinds]

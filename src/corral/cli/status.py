@@ -26,11 +26,11 @@ from corral.kube.errors import NotFound
 from corral.kube.meta import Object
 
 
-@click.command("status", short_help="What there is, and whether it is ready; --wait waits")
+@click.command("status", short_help="All objects, and whether they are ready; --wait waits")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
-@click.option("--wait", is_flag=True, help="Wait until all are ready, and tell what is waited for as it changes.")
+@click.option("--wait", is_flag=True, help="Wait until all are ready; print what is missing whenever that changes.")
 @duration_option("--timeout", default="5m", help="How long --wait waits at most.")
 @output_option
 @cluster_options

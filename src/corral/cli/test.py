@@ -30,7 +30,7 @@ LATE_EXIT_CODE = 124  # as timeout(1) ends
 UNREACHED_EXIT_CODE = 126  # as a shell ends that cannot run a command
 
 
-@click.command("test", short_help="Real jobs through a Slurm cluster, and what works")
+@click.command("test", short_help="Run real jobs in a Slurm cluster, and say what works")
 @click.argument("controller", metavar="CLUSTER")
 @click.option("--user", "users", multiple=True, help="Submit a job as this user too. May be given several times.")
 @click.option("--partition", default="", help="Where the jobs go.  [default: the cluster's default partition]")
@@ -111,7 +111,11 @@ async def _cluster(client: Client, namespace: str, name: str) -> tuple[str, Clus
         controller = await client.get(Controller, name, namespace)
     except NotFound:
         known = ", ".join(one.metadata.name for one in (await client.list(Controller, Selector(namespace))).items)
-        hint = f"those of this namespace: {known}" if known else "this namespace has none; another one? (-n)"
+        hint = (
+            f"those of this namespace: {known}"
+            if known
+            else "this namespace has none; choose another namespace with -n"
+        )
         raise Failure(f"there is no Controller {namespace}/{name}; {hint}") from None
     if controller.spec.external is not None:
         raise Failure(f"Controller {namespace}/{name} runs elsewhere: there is no pod here to submit jobs from")
@@ -119,7 +123,9 @@ async def _cluster(client: Client, namespace: str, name: str) -> tuple[str, Clus
     try:
         await client.get(Pod, pod, namespace)
     except NotFound:
-        raise Failure(f"pod {namespace}/{pod} is not there yet; why: corral explain controller {name}") from None
+        raise Failure(
+            f"pod {namespace}/{pod} does not exist yet; to see why: corral explain controller {name}"
+        ) from None
     return pod, Cluster(
         name=name,
         records_jobs=controller.spec.accounting_ref is not None,
@@ -139,8 +145,8 @@ async def _rest(client: Client, namespace: str, controller: str) -> Endpoint | s
         service = await _found(client.get(Service, names.restapi_name(api.metadata.name), namespace))
         certificate = await _found(client.get(Secret, named, namespace)) if named else None
     except Forbidden as error:
-        return f"RestApi {namespace}/{api.metadata.name} is not asked: {error}"
-    waits = f"its certificate is expected in Secret {namespace}/{named}" if named and not certificate else "no Service"
+        return f"RestApi {namespace}/{api.metadata.name} was not tested: {error}"
+    waits = f"Secret {namespace}/{named} with its certificate is missing" if named and not certificate else "no Service"
     return endpoints.slurmrestd(api, service, certificate) or f"RestApi {namespace}/{api.metadata.name}: {waits}"
 
 

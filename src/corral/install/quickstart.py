@@ -97,7 +97,7 @@ async def _run(client: Client, job: FirstJob, namespace: str, command: str) -> s
         hint = f"what of Slurm works and what does not: corral test {job.cluster} -n {namespace}"
         raise LocalError(f"`{command}`: {error}; {hint}") from error
     if answer.exit_code != 0:
-        said = answer.stderr.decode(errors="replace").strip() or "without a word"
+        said = answer.stderr.decode(errors="replace").strip() or "no output"
         raise LocalError(f"`{command}` in pod {namespace}/{job.pod} ended with {answer.exit_code}: {said}")
     return answer.stdout.decode(errors="replace").rstrip("\n")
 

@@ -45,7 +45,7 @@ async def present(client: Client, documents: Iterable[Document], namespace: str)
 async def remove_example(client: Client, documents: Iterable[Document], namespace: str, step: Step) -> None:
     ours = [obj for obj in await present(client, documents, namespace) if is_ours(obj)]
     await _remove(client, reversed(ours), step)
-    step.note(f"{len(ours)} objects" if ours else "nothing of it was there")
+    step.note(f"{len(ours)} objects" if ours else "there was nothing to remove")
 
 
 async def remove_operator(client: Client, documents: Iterable[Document], step: Step) -> None:
@@ -53,15 +53,15 @@ async def remove_operator(client: Client, documents: Iterable[Document], step: S
     # What has nothing but a name is owned by nobody; the Deployment tells by whom all of it was installed.
     if strangers := [obj for obj in installed if obj.resource == Deployment.resource and not is_ours(obj)]:
         raise LocalError(
-            f"{_named(strangers)} was not applied by `corral up`: take Corral away as it was installed, "
-            "for example by `kubectl delete -k deploy`"
+            f"{_named(strangers)} was not applied by `corral up`: remove Corral the way it was installed, "
+            "for example with `kubectl delete -k deploy`"
         )
     if users := await still_used(client):
         raise LocalError(
-            f"Corral stays, for {_named(users)} would be lost with it: delete what nobody needs, then try again"
+            f"Corral was not removed: that would delete {_named(users)} too; delete what nobody needs, then try again"
         )
     await _remove(client, reversed(installed), step)
-    step.note(f"namespace {NAMESPACE}, {len(installed)} objects" if installed else "it was not there")
+    step.note(f"namespace {NAMESPACE}, {len(installed)} objects" if installed else "it was not installed")
 
 
 async def still_used(client: Client) -> tuple[Unstructured, ...]:
@@ -93,7 +93,7 @@ async def _remove(client: Client, objects: Iterable[Unstructured], step: Step) -
 
     async def left() -> str:
         there = [obj for obj in going if await _is_there(client, obj)]
-        return f"{_named(there)} is still there; its operator must run to let it go" if there else ""
+        return f"{_named(there)} is still there; its finalizer may need a running operator" if there else ""
 
     await until("everything is gone", left, GONE_WITHIN_S, step)
 

@@ -61,7 +61,7 @@ def fitted(
     """`strangers` are objects that bear the names of the example's and are somebody's own. Pure."""
     documents = tuple(example)
     if taken := ", ".join(strangers):
-        raise LocalError(f"namespace {namespace} has {taken} already, not by `corral up`: choose another namespace")
+        raise LocalError(f"namespace {namespace} has {taken}, not applied by `corral up`: choose another namespace")
     default = default_classes(classes)
     if not default:
         raise LocalError(
@@ -70,7 +70,7 @@ def fitted(
         )
     if is_for_many(default[0]) is False:
         name = default[0].metadata.name
-        why = f"StorageClass {name} makes volumes for one node at a time: the example goes without a shared /home"
+        why = f"StorageClass {name} makes volumes for one node at a time: the example has no shared /home"
         return Fitted(quickstart.without_home(documents), why)
     return Fitted(documents)
 

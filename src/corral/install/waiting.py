@@ -29,7 +29,7 @@ def not_rolled_out(deployment: Deployment) -> str:
     """Empty when all pods are of the present template and available, and no other is left."""
     status, wanted = deployment.status, deployment.spec.replicas
     if (status.observed_generation or 0) < (deployment.metadata.generation or 0):
-        return f"Deployment {deployment.metadata.name} has not been looked at"
+        return f"Deployment {deployment.metadata.name} has not been processed yet"
     counts = {(status.updated_replicas or 0), (status.available_replicas or 0), (status.replicas or 0)}
     if counts == {wanted}:
         return ""
@@ -41,7 +41,7 @@ def not_ready(obj: Unstructured) -> str:
     name = f"{obj.resource.kind} {obj.metadata.name}"
     observed = obj.get("status", "observedGeneration", default=-1)
     if not isinstance(observed, int) or observed < (obj.metadata.generation or 0):
-        return f"{name} has not been looked at"
+        return f"{name} has not been processed yet"
     conditions = obj.get("status", "conditions", default=())
     for condition in conditions if isinstance(conditions, tuple) else ():
         if condition["type"] == "Ready":
@@ -73,7 +73,7 @@ def keeps_failing(pods: Iterable[Pod]) -> str:
         for status in pod.status.container_statuses or ():
             ended = status.last_state.terminated
             if ended is not None and status.restart_count >= RESTARTS_MAX and not status.ready:
-                said = (ended.message or "").strip().rpartition("\n")[2] or "without a word"
+                said = (ended.message or "").strip().rpartition("\n")[2] or "no message"
                 where = f"pod {pod.metadata.namespace}/{pod.metadata.name}, container {status.name}"
                 return f"{where} was started {status.restart_count + 1} times and ended with {ended.exit_code}: {said}"
     return ""

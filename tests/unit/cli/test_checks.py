@@ -70,13 +70,13 @@ def test_a_good_cluster_has_only_yes() -> None:
     [
         ("Kubernetes", {"server": ServerVersion("1", "32+", "v1.32.1")}, Answer.NO, "it is v1.32.1"),
         ("you may", {"denied": ("create a", "list b")}, Answer.NO, "you may not create a, list b"),
-        ("you may", {"denied": None}, Answer.UNKNOWN, "does not tell"),
+        ("you may", {"denied": None}, Answer.UNKNOWN, "does not say"),
         ("nodes", {"nodes": (a_node("False"), a_node(unschedulable=True))}, Answer.NO, "0 of 2"),
         ("nodes", {"nodes": None}, Answer.UNKNOWN, "may not list"),
         ("there is a default", {"classes": (a_class(default="false"),)}, Answer.NO, "0 are marked as default"),
         ("there is a default", {"classes": (a_class("a"), a_class("b"))}, Answer.NO, "2 are marked"),
-        ("volumes", {"classes": (a_class(),)}, Answer.NO, "disk.csi: one node at a time"),
-        ("volumes", {"classes": (a_class(), a_class("b", "x.io"))}, Answer.UNKNOWN, "x.io: not known to make them"),
+        ("volumes", {"classes": (a_class(),)}, Answer.NO, "disk.csi: volumes for one node at a time"),
+        ("volumes", {"classes": (a_class(), a_class("b", "x.io"))}, Answer.UNKNOWN, "x.io: not known to support"),
         ("Corral's kinds", {"definitions": {}}, Answer.NO, "1 missing"),
         ("an operator", {"operator": Fact("Operator", "none", False)}, Answer.NO, "none"),
         ("images", {"probe": a_probe(images={"slurm": "ErrImagePull: no"})}, Answer.NO, "slurm: ErrImagePull: no"),
@@ -85,8 +85,8 @@ def test_a_good_cluster_has_only_yes() -> None:
         ("pods may", {"probe": Probe(refused="violates PodSecurity")}, Answer.NO, "violates PodSecurity"),
         ("jobs can", {"probe": a_probe(said={**SAID, "cgroup": "tmpfs"})}, Answer.NO, "n has tmpfs"),
         ("jobs can", {"probe": a_probe(said={**SAID, "cgroup_writable": "no"})}, Answer.NO, "read-only"),
-        ("names", {"probe": a_probe(said={**SAID, "dns": "no"})}, Answer.NO, "kubernetes.default does not"),
-        ("clocks", {"skew_s": 30.0}, Answer.NO, "yours is off by 30 s"),
+        ("names", {"probe": a_probe(said={**SAID, "dns": "no"})}, Answer.NO, "default does not resolve on n"),
+        ("clocks", {"skew_s": 30.0}, Answer.NO, "your clock is off by 30 s"),
         ("clocks", {"skew_s": None, "probe": None}, Answer.UNKNOWN, "no pod"),
     ],
 )
@@ -110,7 +110,7 @@ def test_definitions_of_another_version_are_named() -> None:
     old = msgspec.structs.replace(mine, spec=msgspec.structs.replace(mine.spec, scope="Cluster"))
 
     assert answer("Corral's kinds", definitions={mine.metadata.name: old}).found == (
-        "another version's: controllers.slurm.corral.dev"
+        "of another version: controllers.slurm.corral.dev"
     )
 
 

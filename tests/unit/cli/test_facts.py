@@ -138,7 +138,7 @@ def test_no_content_of_anything_is_among_the_facts(secret: str) -> None:
 
     told = [str(fact) for fact in facts_of(snapshot, NOW)]
 
-    assert told == ["Secret lab/s", "ConfigMap lab/s", "Slurm: does not answer for 0s: no answer"]
+    assert told == ["Secret lab/s", "ConfigMap lab/s", "Slurm: has not answered for 0s: no answer"]
     assert value not in "".join(told)
 
 
@@ -151,9 +151,9 @@ def a_lease(seconds_ago: float, holder: str = "op") -> Lease:
 @pytest.mark.parametrize(
     ("leases", "well", "says"),
     [
-        (None, None, "unknown: we may not read Leases"),
-        ((), False, "none is running"),
-        ((a_lease(5, holder=""),), False, "none is running"),
+        (None, None, "unknown: you may not read Leases"),
+        ((), False, "no operator is running"),
+        ((a_lease(5, holder=""),), False, "no operator is running"),
         ((a_lease(600),), False, "has been silent for 10m"),
         ((a_lease(600), a_lease(2, "other")), True, "other (Lease sys/corral) leads"),
     ],

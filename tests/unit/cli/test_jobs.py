@@ -82,7 +82,7 @@ async def outcome_of(name: str, answers: Answers = EMPTY, cluster: Cluster = CLU
         ("a job is recorded", {"until-recorded": "\n"}, Outcome.FAILED, "sacct says nothing after 30 s"),
         ("the REST API answers", {"rest": 'v0.0.45 200\n{"pings": []}'}, Outcome.PASSED, "in v0.0.45"),
         ("the REST API answers", {"rest": "v0.0.45 401\nno"}, Outcome.FAILED, "answered 401, expected 200"),
-        ("the REST API answers", {"rest": 'v0.0.45 200\n{"errors": []}'}, Outcome.FAILED, "but not with"),
+        ("the REST API answers", {"rest": 'v0.0.45 200\n{"errors": []}'}, Outcome.FAILED, "without slurmctld's answer"),
         ("the REST API answers", {"rest": Answer(1, "", "bash: connect: refused")}, Outcome.FAILED, "connect: refused"),
     ],
 )  # fmt: skip
@@ -104,7 +104,7 @@ async def test_what_a_cluster_does_not_have_is_skipped() -> None:
     ("answers", "outcome", "says"),
     [
         ({"id": "1001", "as-user": "7"}, Outcome.PASSED, "ran as alice(1001)"),
-        ({"id": Answer(1, "", "no such user")}, Outcome.FAILED, "does not know the user alice"),
+        ({"id": Answer(1, "", "no such user")}, Outcome.FAILED, "does not know user alice"),
         (
             {"id": "1", "as-user": "7", "scontrol": "UserId=nobody(99) JobState=COMPLETED"},
             Outcome.FAILED,

@@ -58,7 +58,7 @@ async def test_whoever_stands_by_is_told_who_leads_and_how_to_have_it_stand_asid
     await asyncio.sleep(5)  # virtual: it leads by now
 
     (told,) = await prepared(server, lease)
-    assert f"installed-1 leads (Lease {NAMESPACE}/corral): nothing is done here until it ends" in told
+    assert f"installed-1 leads (Lease {NAMESPACE}/corral): this operator stands by until that one stops" in told
     assert f"kubectl scale deployment corral -n {NAMESPACE} --replicas 0" in told
     assert await prepared(server, lease, later_s=3600) == []
     await installed.stop()
@@ -72,5 +72,5 @@ async def test_a_namespace_that_somebody_named_is_not_made(server: FakeApiServer
 
 async def test_who_may_not_make_the_namespace_is_told_what_to_do(server: FakeApiServer) -> None:
     server.fail_next(Fault.FORBID, resource="namespaces", method="POST")
-    with pytest.raises(Failure, match=r"you may not make it .*: have Corral installed, or .*--lease-namespace"):
+    with pytest.raises(Failure, match=r"you may not create it .*: have Corral installed, or .*--lease-namespace"):
         await prepared(server, leading.address(None, ""))

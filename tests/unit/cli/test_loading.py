@@ -39,7 +39,7 @@ def test_every_document_of_a_file_is_read_and_empty_ones_are_skipped(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("", "holds no object", id="an empty file"),
+        pytest.param("", "contains no object", id="an empty file"),
         pytest.param("a: [", "is not YAML", id="broken YAML"),
         pytest.param("- 1", "expected an object with apiVersion and kind, found list", id="a list"),
         pytest.param("apiVersion: v1\nkind: Pod", "no kind v1 Pod here; known kinds: demo", id="a kind of others"),

@@ -65,7 +65,7 @@ def test_only_where_volumes_are_known_to_be_for_one_node_the_example_goes_withou
 ) -> None:
     found = fitted(read_quickstart(), (a_class(provisioner),), (), LAB)
     assert has_home(found.documents) is shared
-    assert ("without a shared /home" in found.left_out) is not shared
+    assert ("no shared /home" in found.left_out) is not shared
 
 
 def test_without_a_default_class_nothing_is_begun() -> None:
@@ -74,7 +74,7 @@ def test_without_a_default_class_nothing_is_begun() -> None:
 
 
 def test_what_somebody_else_made_is_not_overwritten() -> None:
-    with pytest.raises(LocalError, match="namespace lab has Controller demo already, not by `corral up`"):
+    with pytest.raises(LocalError, match="namespace lab has Controller demo, not applied by `corral up`"):
         fitted(read_quickstart(), (a_class("nfs"),), ("Controller demo",), LAB)
 
 
@@ -127,7 +127,7 @@ async def test_everything_that_up_applied_goes_and_a_second_time_there_is_nothin
     assert await names(client) == []
     with pytest.raises(NotFound):
         await client.get(Namespace, NAMESPACE)
-    assert await removed(client) == {"example": "nothing of it was there", "operator": "it was not there"}
+    assert await removed(client) == {"example": "there was nothing to remove", "operator": "it was not installed"}
 
 
 async def test_corral_stays_while_anybody_uses_it(server: FakeApiServer) -> None:
@@ -135,7 +135,7 @@ async def test_corral_stays_while_anybody_uses_it(server: FakeApiServer) -> None
     theirs: dict[str, Any] = {**read_quickstart()[0], "metadata": {"name": "theirs"}}
     await applied(client, (*operators(), *read_quickstart()), LAB)
     await applied(client, (theirs,), "default", manager="kubectl")
-    with pytest.raises(LocalError, match="Corral stays, for Accounting default/theirs would be lost with it"):
+    with pytest.raises(LocalError, match="Corral was not removed: that would delete Accounting default/theirs too"):
         await removed(client)
     assert await names(client) == ["Accounting theirs"]
     assert (await client.get(Namespace, NAMESPACE)).metadata.name == NAMESPACE
@@ -144,7 +144,7 @@ async def test_corral_stays_while_anybody_uses_it(server: FakeApiServer) -> None
 async def test_an_object_of_the_examples_name_that_up_never_applied_is_somebodys_own(server: FakeApiServer) -> None:
     client = client_of(server)
     await applied(client, read_quickstart()[:1], LAB, manager="kubectl")
-    with pytest.raises(LocalError, match="Corral stays, for Accounting lab/demo"):
+    with pytest.raises(LocalError, match="Corral was not removed: that would delete Accounting lab/demo"):
         await removed(client)
 
 

@@ -28,7 +28,7 @@ def deployment(generation: int = 2, **status: int) -> Deployment:
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        (deployment(3), "has not been looked at"),
+        (deployment(3), "has not been processed yet"),
         (deployment(), "0 of 1 pods"),
         (deployment(replicas=1, updatedReplicas=1), "0 of 1 pods"),
         (deployment(replicas=2, updatedReplicas=1, availableReplicas=1), "1 of 1 pods"),
@@ -62,8 +62,8 @@ WAITING = {"type": "Ready", "status": "False", "reason": "Waiting", "message": "
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        (nodeset(None), "NodeSet worker has not been looked at"),
-        (nodeset(3, READY), "NodeSet worker has not been looked at"),
+        (nodeset(None), "NodeSet worker has not been processed yet"),
+        (nodeset(3, READY), "NodeSet worker has not been processed yet"),
         (nodeset(4), "NodeSet worker is not ready"),
         (nodeset(4, WAITING), "NodeSet worker: waiting for Controller lab/demo"),
         (nodeset(4, READY), ""),
