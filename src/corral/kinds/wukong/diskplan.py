@@ -13,6 +13,8 @@ from corral.kinds.wukong.restore import Stage, is_from, left_out_text
 from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
+UPLOAD_READY = "UploadReady"  # the phase in which CDI waits for a person
+
 
 def disks(snapshot: Snapshot) -> Plan:
     whole = NOTHING
@@ -48,7 +50,7 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             failed = Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True)
             return _marked(snapshot, disk) + Plan(waits=(failed,))
         case State.FILLING:
-            return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskFilling", message=_filling_text(disk)),))
+            return _marked(snapshot, disk) + Plan(waits=(_filling(disk),))
         case State.UNBOUND:
             message = f"{what}: waiting for a volume for claim {disk.name}"
             return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
@@ -121,11 +123,16 @@ def _failed_text(disk: Disk) -> str:
     return f"disk {disk.config.name}: {ref(_there(disk))} failed{said}; {again}"
 
 
-def _filling_text(disk: Disk) -> str:
+def _filling(disk: Disk) -> Wait:
     phase = disk.data_volume.status.phase if disk.data_volume else ""
+    if phase == UPLOAD_READY:
+        where = _there(disk).metadata
+        upload = f"virtctl image-upload dv {where.name} --namespace {where.namespace} --no-create --image-path FILE"
+        message = f"disk {disk.config.name}: CDI waits for a person to upload what is to be on it: {upload}"
+        return Wait(reason="UploadAwaited", message=message, stalled=True)
     far = f", {disk.progress}" if disk.progress else ""
     trouble = f" ({disk.trouble})" if disk.trouble else ""
-    return f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}"
+    return Wait(reason="DiskFilling", message=f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}")
 
 
 def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
@@ -162,7 +169,10 @@ def _grown(disk: Disk) -> Plan:
             return Plan(actions=(Patch(target=target(claim), merge=merge, reason="DiskGrows", message=message),))
         case Growth.REFUSED:
             name = disk.storage_class.metadata.name if disk.storage_class else "of its claim"
-            message = f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion"
+            message = (
+                f"disk {disk.config.name} cannot grow to {size}: StorageClass {name} does not allow expansion; if its "
+                "storage can do it, set allowVolumeExpansion there"
+            )
             return Plan(waits=(Wait(reason="DiskCannotGrow", message=message, stalled=True),))
         case Growth.UNDER_WAY:
             message = _with_words(f"disk {disk.config.name} is growing to {size}", disk)

@@ -175,12 +175,17 @@ def phase_of(snapshot: Snapshot) -> Phase:
     wukong, machine = snapshot.object, snapshot.own_machine
     if wukong.metadata.deletion_timestamp is not None:
         return "Deleting"
-    if any(disk.state is State.FAILED for disk in snapshot.disks):
+    said = BY_PRINTABLE_STATUS.get(machine.status.printable_status) if machine is not None else None
+    if said is not None:
+        return said  # also of a machine that runs while a disk that is to be plugged in has failed
+    if failed_disks(snapshot):
         return "Error"
-    if machine is None:
-        begun = snapshot.data_volumes or snapshot.claims or snapshot.cloud_init
-        return "Creating" if begun else "Pending"
-    return BY_PRINTABLE_STATUS.get(machine.status.printable_status, "Creating")
+    begun = machine or snapshot.data_volumes or snapshot.claims or snapshot.cloud_init
+    return "Creating" if begun else "Pending"
+
+
+def failed_disks(snapshot: Snapshot) -> tuple[str, ...]:
+    return tuple(disk.config.name for disk in snapshot.disks if disk.state is State.FAILED)
 
 
 def stuck_in(whole: Plan) -> tuple[Stuck, ...]:

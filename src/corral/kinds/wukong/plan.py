@@ -36,8 +36,10 @@ from corral.kinds.wukong.cloudinit import Unfit, cloud_init_secret
 from corral.kinds.wukong.diskplan import disks, leftovers, not_restored
 from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
+    BY_PRINTABLE_STATUS,
     PROJECTS,
     Snapshot,
+    failed_disks,
     failed_move,
     missing_networks,
     needed_kinds,
@@ -203,7 +205,7 @@ def _not_yet(snapshot: Snapshot) -> Plan:
     if snapshot.restoring.is_in_place:
         return NOTHING  # told by _restored
     status, strategy = machine.status.printable_status or "not looked at by KubeVirt yet", run_strategy(snapshot.object)
-    if phase_of(snapshot) == "Error":
+    if BY_PRINTABLE_STATUS.get(status) == "Error":
         return Plan(waits=(Wait(reason=_word(status), message=f"VirtualMachine is {status}{_why(machine)}"),))
     if strategy == "Halted":
         return (
@@ -235,6 +237,13 @@ def _why(machine: VirtualMachine) -> str:
     return ""
 
 
+def _error_text(snapshot: Snapshot) -> str:
+    machine = snapshot.own_machine
+    if machine is not None and BY_PRINTABLE_STATUS.get(machine.status.printable_status) == "Error":
+        return f"VirtualMachine is {machine.status.printable_status}{_why(machine)}"
+    return f"the virtual machine cannot start: failed is disk {', '.join(failed_disks(snapshot))}"
+
+
 def _told(snapshot: Snapshot, whole: Plan) -> Plan:
     """An event when the phase changes or a move fails, and one for each thing that a person has to mend; each once."""
     wukong = snapshot.object
@@ -242,7 +251,7 @@ def _told(snapshot: Snapshot, whole: Plan) -> Plan:
     events: list[Action] = []
     if phase != wukong.status.phase and phase not in ("Pending", "Creating"):
         failed = phase == "Error"
-        message = "the virtual machine has failed" if failed else f"the virtual machine is {phase.lower()}"
+        message = _error_text(snapshot) if failed else f"the virtual machine is {phase.lower()}"
         kind: EventType = "Warning" if failed else "Normal"
         events.append(EmitEvent(regarding=target(wukong), reason=phase, message=message, type=kind))
     failure = failed_move(snapshot)

@@ -80,7 +80,7 @@ def start(it: Machine) -> Decision:
     if it.runs:
         return Decision(f"{it.name} runs already")
     if it.strategy == "Halted":
-        return Decision(f"{it.name} is to run", (Edit(resumed(it.wukong)),))
+        return _edited(it, "is to run", Edit(resumed(it.wukong)))
     if it.strategy not in BY_HAND:
         if it.strategy == "Once" and it.instance is not None:
             raise CannotDo(f"{it.name} ran once, as its runStrategy says; for a second time choose another runStrategy")
@@ -96,7 +96,7 @@ def stop(it: Machine, *, force: bool = False) -> Decision:
         what = "is cut off" if at_once else "is to be stopped already"
         return Decision(f"{it.name} {what}", at_once)
     if it.strategy != "Manual":
-        return Decision(f"{it.name} is to stop", (Edit(halted(it.wukong)), *at_once))
+        return _edited(it, "is to stop", Edit(halted(it.wukong)), *at_once)
     if not it.runs:
         return Decision(f"{it.name} does not run")
     return Decision(f"{it.name} is to stop", at_once or (Act(MACHINES, "stop"),))
@@ -160,6 +160,13 @@ def _strategy(strategy: str | None, *, remembered: str | None) -> Mapping[str, A
         "metadata": {"annotations": {names.RESUMES_AS_ANNOTATION: remembered}},
         "spec": {"startStrategy": start_strategy},
     }
+
+
+def _edited(it: Machine, what: str, *steps: Step) -> Decision:
+    """Of a suspended Wukong the spec would change, and nothing would come of it."""
+    if it.wukong.spec.suspend:
+        raise CannotDo(f"{it.name} is suspended: what its spec says is not done until spec.suspend is taken out")
+    return Decision(f"{it.name} {what}", steps)
 
 
 def _need_running(it: Machine) -> VirtualMachineInstance:

@@ -16,7 +16,7 @@ from corral.kinds.wukong.facts import Snapshot, failed_move, missing_networks, o
 from corral.kinds.wukong.growth import Growth, growth
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
 from corral.kinds.wukong.restore import left_out_text
-from corral.kinds.wukong.schedule import latest_due
+from corral.kinds.wukong.schedule import as_scheduled, latest_due
 from corral.kinds.wukong.spec import NetworkStatus, VolumeStatus, WukongStatus
 from corral.kinds.wukong.spec_networks import NetworkConfig
 from corral.kube.meta import Condition
@@ -62,6 +62,7 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
             live_migratable(snapshot),
             restart_required(snapshot),
             *addresses_as_told(snapshot),
+            *as_scheduled(wukong, snapshot.scheduled),
         ),
     )
 

@@ -6,7 +6,7 @@ is being taken, or the machine is being set back to one, no other is begun. One 
 to is not deleted. They stay when their Wukong is deleted: they are for that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from corral.engine import NOTHING, Action, Create, Delete, Plan, Wait, target
@@ -14,11 +14,12 @@ from corral.kinds.names import fitted
 from corral.kinds.wukong import names
 from corral.kinds.wukong.cron import BadCron, parse_cron
 from corral.kinds.wukong.spec import SnapshotPolicy, Wukong
-from corral.kinds.wukongsnapshot.facts import is_over
+from corral.kinds.wukongsnapshot.facts import is_over, is_stalled
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import Condition, ObjectMeta
 from corral.kube.values import parse_duration
 
+SNAPSHOTS_AS_SCHEDULED = "SnapshotsAsScheduled"
 TIME_FORMAT = "%Y-%m-%dT%H:%MZ"
 
 
@@ -109,6 +110,25 @@ def _snapshot(wukong: Wukong, due: datetime) -> WukongSnapshot:
         ),
         spec=WukongSnapshotSpec(wukong_name=wukong.metadata.name),
     )
+
+
+def as_scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot]) -> Iterator[Condition]:
+    """Whether the newest that is over was taken, for whoever looks at the Wukong alone; no policy, no condition."""
+    if wukong.spec.snapshot_policy is None:
+        return
+    ours = sorted(taken, key=due_time)
+    newest = next((snapshot for snapshot in reversed(ours) if is_over(snapshot)), None)
+    waiting = next((snapshot for snapshot in ours if _is_under_way(snapshot) and is_stalled(snapshot)), None)
+    status, reason, message = "Unknown", "NoneYet", "no snapshot was taken by snapshotPolicy yet"
+    if waiting is not None:
+        status, reason = "False", "SnapshotStalled"
+        message = f"no other is begun before WukongSnapshot {waiting.metadata.name} is taken; it says what it waits for"
+    elif newest is not None and newest.status.phase == "Failed":
+        status, reason = "False", "SnapshotFailed"
+        message = f"WukongSnapshot {newest.metadata.name} failed: {newest.status.error}"
+    elif newest is not None:
+        status, reason, message = "True", "Taken", f"the newest is WukongSnapshot {newest.metadata.name}"
+    yield Condition(type=SNAPSHOTS_AS_SCHEDULED, status=status, reason=reason, message=message)
 
 
 def latest_due(wukong: Wukong, taken: Iterable[WukongSnapshot], now: datetime) -> datetime | None:

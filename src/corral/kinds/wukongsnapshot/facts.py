@@ -4,6 +4,7 @@ the whole machine     one VirtualMachineSnapshot: KubeVirt freezes the guest by 
 named disks           a VolumeSnapshot each, with the guest frozen meanwhile (see `quiesce`)
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -64,6 +65,10 @@ def is_over(asked: WukongSnapshot) -> bool:
     return asked.status.phase in ("Succeeded", "Failed")
 
 
+def is_stalled(asked: WukongSnapshot) -> bool:
+    return any(condition.type == "Stalled" and condition.status == "True" for condition in asked.status.conditions)
+
+
 def progress(snapshot: Snapshot) -> Progress:
     return _of_volumes(snapshot) if is_of_disks(snapshot.object) else _of_machine(snapshot)
 
@@ -112,12 +117,13 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
     times = [volume.status.creation_time for volume in there.values() if volume.status.creation_time is not None]
     trouble, late = "; ".join(troubles), is_late(snapshot)
     begun, cut = len(there) == len(wanted), len(times) == len(wanted)
+    error = _failed_before(asked) or (trouble if trouble and late else "") or _silence(snapshot, there)
     to_thaw = begun and (cut or late) and was_frozen(there.values()) and is_frozen(snapshot.instance)
     return Progress(
         begun=begun,
         ready=len(ready) == len(wanted) and not to_thaw,
         to_thaw=to_thaw,
-        error=trouble if trouble and late else "",
+        error=error,
         trouble=trouble,
         creation_time=max(times, default=None),
         indications=indications_of(there.values()),
@@ -125,6 +131,28 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
         excluded=_others(snapshot),
         disks=tuple(DiskSnapshot(name=disk, volume_snapshot_name=there[disk].metadata.name) for disk in ready),
     )
+
+
+def _failed_before(asked: WukongSnapshot) -> str:
+    """What is cut after it failed is of another moment."""
+    return asked.status.error if asked.status.phase == "Failed" else ""
+
+
+def _silence(snapshot: Snapshot, there: Mapping[str, VolumeSnapshot]) -> str:
+    """Of storage that has neither cut a disk in time nor said why; empty if there is still time."""
+    left_s = cut_within_s(snapshot)
+    if left_s is None or left_s > 0:
+        return ""
+    uncut = ", ".join(disk for disk, volume in there.items() if volume.status.creation_time is None)
+    within = snapshot.object.spec.failure_deadline
+    return f"the storage has not taken {uncut} within {within}; is there a snapshot controller, and a driver for it?"
+
+
+def cut_within_s(snapshot: Snapshot) -> float | None:
+    """How long the storage may still take; None: for ever, or it has taken everything that it was asked for."""
+    within = parse_duration(snapshot.object.spec.failure_deadline).total_seconds()
+    asked = [v.metadata.creation_timestamp or snapshot.now for v in snapshot.volumes if v.status.creation_time is None]
+    return within - (snapshot.now - max(asked)).total_seconds() if within and asked else None
 
 
 def _others(snapshot: Snapshot) -> tuple[str, ...]:

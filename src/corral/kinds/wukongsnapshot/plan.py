@@ -21,6 +21,7 @@ from corral.kinds.wukongsnapshot.facts import (
     Progress,
     Snapshot,
     begun_at,
+    cut_within_s,
     has_volume,
     is_late,
     is_of_disks,
@@ -100,7 +101,8 @@ def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
     by = "the storage" if is_of_disks(snapshot.object) else "KubeVirt"
     trouble = f" ({so_far.trouble})" if so_far.trouble else ""
     waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{trouble}"),)
-    return Plan(waits=waits, again_after_s=late_in_s(snapshot) if so_far.trouble else None)
+    left_s = late_in_s(snapshot) if so_far.trouble else cut_within_s(snapshot)
+    return Plan(waits=waits, again_after_s=max(left_s, 1.0) if left_s is not None else None)
 
 
 def _wait(reason: str, message: str, *, stalled: bool = False) -> Plan:

@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.engine import controller_reference
 from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.diskplan import UPLOAD_READY
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import (
     HostPathVolumeSource,
@@ -45,6 +46,7 @@ class Volumes:
         self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
         self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
         self.failing: dict[str, str] = {}  # DataVolume -> why its import fails
+        self.uploaded: set[str] = set()  # DataVolumes that a person has filled
 
     async def step(self, data_volumes: tuple[DataVolume, ...], consumed: frozenset[tuple[str, str]]) -> None:
         """`consumed`: namespace and name of the claims that a machine waits for."""
@@ -82,6 +84,8 @@ class Volumes:
             return
         if volume.metadata.name in self.failing and phase in IMPORT_PHASES:
             await self._failed(volume)
+        elif volume.spec.source is not None and volume.spec.source.upload is not None:
+            await self._receive(volume, claim)
         elif phase in ("", "Pending"):
             waits = _waits_for_consumer(claim, classes) and not is_consumed
             await self._set(volume, self._waiting_phase if waits else "ImportScheduled")
@@ -91,6 +95,15 @@ class Volumes:
             await self._set(volume, "ImportInProgress", PROGRESS[0])
         elif phase == "ImportInProgress":
             await self._imported(volume, claim)
+
+    async def _receive(self, volume: DataVolume, claim: PersistentVolumeClaim) -> None:
+        """A disk that a person uploads."""
+        following = {"": "UploadScheduled", "Pending": "UploadScheduled", "UploadScheduled": UPLOAD_READY}
+        phase = volume.status.phase
+        if phase in following:
+            await self._set(volume, following[phase])
+        elif phase == UPLOAD_READY and volume.metadata.name in self.uploaded and claim.status.phase == "Bound":
+            await self._set(volume, "Succeeded", PROGRESS[-1])
 
     async def _imported(self, volume: DataVolume, claim: PersistentVolumeClaim) -> None:
         if volume.status.progress in PROGRESS[:-1]:

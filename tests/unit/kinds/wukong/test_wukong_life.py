@@ -114,7 +114,8 @@ async def test_what_kubevirt_says_of_the_machine_becomes_its_phase(status: str, 
     reason = status if phase == "Error" else "MachineStarting"
     assert await world.condition("Ready") == ("False", reason)
     assert wukong.status.conditions[0].message == f"VirtualMachine is {status}: 0/2 nodes are available"
-    assert len(world.events("Error")) == (phase == "Error")
+    told = [f"VirtualMachine is {status}: 0/2 nodes are available"] if phase == "Error" else []
+    assert world.events("Error") == told
 
 
 async def test_a_paused_machine_is_told_as_paused() -> None:
@@ -339,9 +340,36 @@ async def test_a_disk_that_fails_is_told_in_cdis_words_and_does_not_stop_the_oth
     assert (await world.claim("vm-data")).status.phase == "Bound"
     assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
     assert len(world.events("DiskFailed")) == 1
+    assert world.events("Error") == ["the virtual machine cannot start: failed is disk root"]
 
     world.standin.volumes.failing.clear()
     await world.delete(DataVolume, "vm-root")
+    await world.settled()
+    assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_a_machine_that_runs_is_told_as_running_though_a_new_disk_of_it_fails() -> None:
+    world = World()
+    world.standin.volumes.failing["vm-more"] = "404 Not Found"
+    await world.make(a_wukong())
+    root = {"name": "root", "size": "10Gi", "image": "https://images.test/debian.qcow2"}
+    await world.change({"disks": [root, {"name": "more", "size": "1Gi", "image": "https://images.test/more.qcow2"}]})
+
+    assert (await world.wukong()).status.phase == "Running"
+    assert world.events("Error") == []
+    assert await world.condition("Stalled") == ("True", "DiskFailed")
+    assert (await world.condition("LiveMigratable"))[0] == "True"
+
+
+async def test_a_disk_that_a_person_uploads_says_how_and_the_machine_is_made_then() -> None:
+    world = World()
+    await world.make(a_wukong("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi, source: {upload: true}}]}"))
+    assert await world.condition("Stalled") == ("True", "UploadAwaited")
+    (told,) = world.events("UploadAwaited")
+    assert "virtctl image-upload dv vm-root --namespace lab --no-create --image-path FILE" in told
+
+    world.standin.volumes.uploaded.add("vm-root")
+    await asyncio.sleep(30)
     await world.settled()
     assert (await world.wukong()).status.phase == "Running"
 

@@ -57,6 +57,15 @@ async def test_a_machine_stops_and_a_start_brings_its_strategy_back(strategy: st
     assert world.events("Drifted") == []
 
 
+async def test_a_suspended_machine_is_not_told_to_stop_or_start_and_its_spec_stays() -> None:
+    world = await with_strategy("{}")
+    await world.change({"suspend": True})
+    before = (await world.wukong()).spec
+    with pytest.raises(Failure, match=r"suspended: what its spec says is not done until spec\.suspend is taken out"):
+        await world.say(power.stop)
+    assert (await world.wukong()).spec == before
+
+
 async def test_a_machine_with_a_restart_policy_stops_and_starts_too() -> None:
     world = PowerWorld()
     await world.make(a_wukong(f"{{{BASE}, highAvailability: {{restartPolicy: OnFailure}}}}"))

@@ -8,7 +8,7 @@ import pytest
 from corral.kinds.wukong.cron import BadCron, parse_cron
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
-from tests.unit.kinds.wukong.world import SMALL, a_wukong
+from tests.unit.kinds.wukong.world import SMALL, SNAPSHOTS, a_wukong
 from tests.unit.kinds.wukongsnapshot.snapshotworld import SnapshotWorld
 
 HOURLY = SMALL[:-1] + ", snapshotPolicy: {schedule: '0 * * * *', maxCount: 2}}"
@@ -65,6 +65,7 @@ async def test_a_snapshot_is_taken_each_hour_and_the_newest_two_are_kept() -> No
     await hours(3)
     assert world.names(WukongSnapshot) == ["vm-202601010300", "vm-202601010400"]
     assert {(await world.status(name)).phase for name in world.names(WukongSnapshot)} == {"Succeeded"}
+    assert await world.condition("SnapshotsAsScheduled") == ("True", "Taken")
 
 
 @pytest.mark.looptime(noop_cycles=0)
@@ -101,6 +102,19 @@ async def test_failures_do_not_pile_up_though_there_is_no_good_one() -> None:
     await hours(5.5)
     assert world.names(WukongSnapshot) == ["vm-202601010400", "vm-202601010500"]
     assert {(await world.status(name)).phase for name in world.names(WukongSnapshot)} == {"Failed"}
+    assert await world.condition("SnapshotsAsScheduled") == ("False", "SnapshotFailed")
+    assert await world.condition("Ready") == ("True", "AsDesired"), "the machine itself is well"
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_cluster_that_cannot_take_them_is_told_at_the_wukong_too() -> None:
+    world = SnapshotWorld(lacking=SNAPSHOTS)
+    await world.open(HOURLY)
+    await hours(0.5)
+    assert await world.condition("SnapshotsAsScheduled") == ("Unknown", "NoneYet")
+    await hours(2)
+    assert world.names(WukongSnapshot) == ["vm-202601010100"]
+    assert await world.condition("SnapshotsAsScheduled") == ("False", "SnapshotStalled")
 
 
 @pytest.mark.looptime(noop_cycles=0)

@@ -296,6 +296,25 @@ async def test_the_time_that_a_snapshot_waited_for_what_it_needs_is_not_taken_fr
     assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
 
 
+async def test_storage_that_says_nothing_has_until_the_deadline_too_and_what_failed_stays_failed() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.standin_rests()  # no snapshot controller runs
+    await world.ask(disks=("data",))
+    await asyncio.sleep(60)
+    assert (await world.status()).phase == "Creating"
+
+    await asyncio.sleep(300)
+    status = await world.status()
+    assert status.phase == "Failed"
+    assert status.error.startswith("the storage has not taken data within 5m; is there a snapshot controller")
+    assert world.standin.machines.freezes == ["freeze", "unfreeze"]
+
+    world.standin_goes_on()
+    await asyncio.sleep(60)
+    assert (await world.status()).phase == "Failed", "it was taken at another moment than the one that was asked for"
+
+
 async def test_storage_that_is_in_trouble_has_until_the_deadline_and_then_it_has_failed() -> None:
     world = SnapshotWorld()
     await world.open()
