@@ -201,4 +201,4 @@ async def _said(client: Client, pod: str, namespace: str, command: tuple[str, ..
     except KubeError as error:
         return f"$ {' '.join(command)}\n{error}\n"
     said = (done.stdout + done.stderr).decode(errors="replace")
-    return f"$ {' '.join(command)}\n{said}" + (f"(ended with {done.exit_code})\n" if done.exit_code else "")
+    return f"$ {' '.join(command)}\n{said}" + (f"(exit code {done.exit_code})\n" if done.exit_code else "")

@@ -54,7 +54,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="corral")
 def cli() -> None:
-    """Slurm clusters and virtual machines on Kubernetes: made true, kept true, explained."""
+    """Run Slurm clusters and virtual machines on Kubernetes, and explain their state."""
 
 
 for command in local.commands:

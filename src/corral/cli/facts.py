@@ -133,7 +133,7 @@ def _container_trouble(pod: Pod) -> Iterator[str]:
         if ended is not None and (status.state.terminated is None or ended.exit_code):
             last = ended.message.strip().splitlines()[-1:]
             said = f": {last[0]}" if last else (f" ({ended.reason})" if ended.reason else "")
-            yield f"{status.name} ended with {ended.exit_code}{said}"
+            yield f"{status.name} ended with exit code {ended.exit_code}{said}"
         elif waiting is not None and waiting.reason not in ("", "PodInitializing"):
             yield f"{status.name} waits: {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
         elif status.state.running is not None and not status.ready and status.name not in _init_names(pod):

@@ -308,7 +308,7 @@ async def _ended(shell: Shell, cluster: Cluster, job: str) -> None:
 async def _run(shell: Shell, cluster: Cluster, *command: str) -> Answer:
     said = await shell.run(*command, within_s=cluster.timeout_s)
     if said.exit_code:
-        raise Failed(f"{command[0]} ended with {said.exit_code}: {said.last_line}", said.words)
+        raise Failed(f"{command[0]} ended with exit code {said.exit_code}: {said.last_line}", said.words)
     return said
 
 

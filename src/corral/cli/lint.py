@@ -26,14 +26,14 @@ from corral.slurm.config.keys import VERSIONS, nearest
 NEWEST = Controller().spec.version
 
 
-@click.command("lint", short_help="Mistakes in slurm.conf and its like, and in manifests")
+@click.command("lint", short_help="Find mistakes in Slurm's files and in manifests")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
     "--slurm-version",
     type=click.Choice(VERSIONS),
-    help=f"Which Slurm reads them.  [default: what a manifest says; {NEWEST} for other files]",
+    help=f"Version of Slurm that reads them.  [default: what a manifest says; {NEWEST} for other files]",
 )
-@click.option("--as", "name", help="What Slurm calls the file, if it has another name here: slurm.conf, gres.conf, ...")
+@click.option("--as", "name", help="Which file of Slurm it is, if it has another name: slurm.conf, gres.conf, ...")
 @click.option("--strict", is_flag=True, help="Warnings are errors too.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes, no summary.")
 @output_option
@@ -47,9 +47,9 @@ def lint_command(
     output: Output,
     kinds: Kinds,
 ) -> None:
-    """Check Slurm's files, and the lines of Slurm inside manifests: line, reason, did you mean; no cluster is asked.
+    """Check Slurm's files, and the settings of Slurm inside manifests. Needs no cluster.
 
-    Several FILEs are checked as belonging together. A note tells what a later change of a key would cost.
+    Several FILEs are checked together. A note says what a later change of a key would cost.
     Exit code: 0 nothing wrong, 1 errors, 2 a file cannot be read.
     """
     texts = {str(file): _text(file) for file in files}

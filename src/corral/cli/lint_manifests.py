@@ -124,7 +124,7 @@ def _controller(document: Document, documents: tuple[Document, ...], version: st
             yield remark_of(document.file, finding, where=where, first_line=first_line)
     yield from costs(document.file, "slurm.conf", extra, where=where, first_line=first_line)
     for missing in sorted({ref.name for ref in references(controller)} - _names_of(ConfigMap, documents)):
-        reason = f"is not in these files: what it holds was not checked (corral lint {document.file} OTHER.yaml)"
+        reason = f"is not in these files: its content was not checked (corral lint {document.file} OTHER.yaml)"
         yield Remark(document.file, document.line, Level.NOTE, f"ConfigMap {missing}", reason, document.name)
 
 

@@ -128,7 +128,7 @@ def status_command(name: str, output: str) -> None:
 @local_group.command("logs")
 @click.argument("component")
 @name_option
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what is added.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 def logs_command(component: str, name: str, follow: bool) -> None:
     """Print a component's log, e.g. kube-apiserver, node-1.kubelet, or kubelet for the first node's."""
     from corral.local.home import home_of

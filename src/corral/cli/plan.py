@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 @click.command("plan", short_help="What would be done about an object or a manifest, and why")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
-@click.option("-f", "--file", type=click.Path(path_type=Path), help="What would happen if this were applied?")
+@click.option("-f", "--file", type=click.Path(path_type=Path), help="A manifest: what would happen if it were applied?")
 @click.option(
     "--diff", is_flag=True, help="Try the plan on the server (dry run) and show what changes, field by field."
 )

@@ -13,7 +13,7 @@ from corral.engine.questions import render
 from corral.kube.meta import Object
 
 
-@click.command("render", short_help="The objects that a manifest becomes; no cluster is asked")
+@click.command("render", short_help="The objects that a manifest becomes; needs no cluster")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), required=True, help="The manifest; - for standard input."
 )
@@ -21,7 +21,7 @@ from corral.kube.meta import Object
 @output_option
 @kinds_option
 def render_command(file: Path, namespace: str, output: Output, kinds: Kinds) -> None:
-    """Print the objects that a manifest would become, as if nothing else existed. No cluster is asked."""
+    """Print the objects that a manifest would become, as if nothing else existed. Needs no cluster."""
     objects = [wire(obj) for obj in asyncio.run(rendered(manifests_in(file, kinds, namespace)))]
     if output == "json":
         say_json("ObjectList", {"items": objects})

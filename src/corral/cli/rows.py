@@ -94,7 +94,7 @@ def after(board: Board, kind: str, event: Event[Any]) -> Board:
             left = {about: row for about, row in board.rows.items() if about != ref(obj)}
             return _replaced(board, rows=left, trouble="")
         case Trouble(_, message):
-            return _replaced(board, trouble=f"cannot follow {kind} objects now: {message}")
+            return _replaced(board, trouble=f"cannot watch {kind} objects now: {message}")
     return board
 
 

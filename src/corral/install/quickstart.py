@@ -98,7 +98,7 @@ async def _run(client: Client, job: FirstJob, namespace: str, command: str) -> s
         raise LocalError(f"`{command}`: {error}; {hint}") from error
     if answer.exit_code != 0:
         said = answer.stderr.decode(errors="replace").strip() or "no output"
-        raise LocalError(f"`{command}` in pod {namespace}/{job.pod} ended with {answer.exit_code}: {said}")
+        raise LocalError(f"`{command}` in pod {namespace}/{job.pod} ended with exit code {answer.exit_code}: {said}")
     return answer.stdout.decode(errors="replace").rstrip("\n")
 
 

@@ -75,7 +75,8 @@ def keeps_failing(pods: Iterable[Pod]) -> str:
             if ended is not None and status.restart_count >= RESTARTS_MAX and not status.ready:
                 said = (ended.message or "").strip().rpartition("\n")[2] or "no message"
                 where = f"pod {pod.metadata.namespace}/{pod.metadata.name}, container {status.name}"
-                return f"{where} was started {status.restart_count + 1} times and ended with {ended.exit_code}: {said}"
+                end = f"ended with exit code {ended.exit_code}: {said}"
+                return f"{where} was started {status.restart_count + 1} times and {end}"
     return ""
 
 

@@ -91,7 +91,7 @@ def container_trouble(pod: Pod) -> str:
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting, ended = status.state.waiting, status.state.terminated or status.last_state.terminated
         if ended is not None and ended.message.strip():
-            return f": it ended with {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"
+            return f": it ended with exit code {ended.exit_code}: {ended.message.strip().splitlines()[-1]}"
         if waiting is not None and waiting.reason:
             return f": {waiting.reason}" + (f", {waiting.message}" if waiting.message else "")
     return ""

@@ -58,7 +58,7 @@ def a_container(**state: Any) -> dict[str, Any]:
                     )
                 ]
             },
-            "not ready: slurmd ended with 1: fatal: no key, 4 restarts",
+            "not ready: slurmd ended with exit code 1: fatal: no key, 4 restarts",
             id="crashing: its own last words",
         ),
         pytest.param(

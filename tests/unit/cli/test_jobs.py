@@ -61,7 +61,7 @@ async def outcome_of(name: str, answers: Answers = EMPTY, cluster: Cluster = CLU
     [
         ("slurmctld answers", {"scontrol": "Slurmctld(primary) at a is UP"}, Outcome.PASSED, "is UP"),
         ("slurmctld answers", {"scontrol": "Slurmctld(primary) at a is DOWN"}, Outcome.FAILED, "is DOWN"),
-        ("slurmctld answers", {"scontrol": Answer(1, "", "a\nno answer\n")}, Outcome.FAILED, "with 1: no answer"),
+        ("slurmctld answers", {"scontrol": Answer(1, "", "a\nno answer\n")}, Outcome.FAILED, "exit code 1: no answer"),
         ("nodes are up", {}, Outcome.PASSED, "2 nodes"),
         ("nodes are up", {"sinfo": ""}, Outcome.FAILED, "is there a NodeSet"),
         ("nodes are up", {"sinfo": "w-0 idle\nw-1 down*\n"}, Outcome.FAILED, "1 of 2 nodes are down"),

@@ -76,7 +76,7 @@ def test_an_object_that_is_being_deleted_is_not_ready_whatever_its_condition_say
 def test_trouble_with_the_server_is_told_and_ends_with_the_next_word_of_it() -> None:
     lines = told(Trouble("Unreachable", "no answer", 1.0), Trouble("Unreachable", "no answer", 2.0), Put(a_note()))
 
-    assert lines[0] == "cannot follow Note objects now: no answer"
+    assert lines[0] == "cannot watch Note objects now: no answer"
     assert len(lines) == 2
 
 

@@ -108,7 +108,7 @@ def test_a_program_that_ends_again_and_again_is_told_by_its_last_words() -> None
     ended = {"terminated": {"exitCode": 2, "message": "{}\ncorral: we may not list pods\n"}}
     assert keeps_failing([pod(restartCount=1, lastState=ended)]) == ""
     said = keeps_failing([pod(restartCount=2, lastState=ended)])
-    assert said.endswith("was started 3 times and ended with 2: corral: we may not list pods")
+    assert said.endswith("was started 3 times and ended with exit code 2: corral: we may not list pods")
 
 
 def test_one_that_failed_before_and_works_now_is_no_failure() -> None:

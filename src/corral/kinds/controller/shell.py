@@ -245,4 +245,4 @@ async def close_records(shell: PodShell, namespace: str, call: CloseRecords) -> 
 
 def _unheard(namespace: str, pod: str, program: str, answer: Answer) -> str:
     words = answer.stderr.decode(errors="replace").strip()[-500:]
-    return f"pod {namespace}/{pod}: {program} ended with {answer.exit_code}: {words or 'no output'}"
+    return f"pod {namespace}/{pod}: {program} ended with exit code {answer.exit_code}: {words or 'no output'}"

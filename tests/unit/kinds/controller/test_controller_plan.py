@@ -352,7 +352,7 @@ def test_a_slurmctld_that_does_not_start_is_told_in_its_own_words() -> None:
     decided = plan(msgspec.structs.replace(settled(), pod=pod, running=None))
 
     assert decided.waits[0].message.endswith(
-        "it ended with 1: corral: slurmctld would not start: fatal: no such plugin"
+        "it ended with exit code 1: corral: slurmctld would not start: fatal: no such plugin"
     )
 
 
