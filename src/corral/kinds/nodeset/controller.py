@@ -1,7 +1,8 @@
 """NodeSet's controller: what is watched, how it is observed, whom it asks about Slurm."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import TypedDict
 
 import msgspec
@@ -16,6 +17,7 @@ from corral.engine import (
     Plan,
     Reader,
     generation_changed,
+    key_of,
 )
 from corral.kinds import endpoints, names
 from corral.kinds.controller.shell import ClientShell, PodShell
@@ -49,8 +51,10 @@ from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster
 from corral.kinds.nodeset.snapshot import Snapshot, says_the_same
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
+from corral.kinds.nodeset.taken import names_taken
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
+from corral.kube.meta import EMPTY
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.models.policy_v1 import PodDisruptionBudget
@@ -79,6 +83,8 @@ class NodeSetReconciler:
         self._rosters: dict[Key, Roster] = {}
         self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
         self._decided: dict[Key, tuple[Snapshot, Plan]] = {}  # while it was observed
+        self._taken: dict[Key, Mapping[str, datetime]] = {}
+        self._enqueue: Callable[[Key, str], None] | None = None
 
     def use(self, client: Client, /) -> None:
         self._shell = self._shell or ClientShell(client)
@@ -88,7 +94,7 @@ class NodeSetReconciler:
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
-            for known in (self._before, self._rosters, self._settled, self._decided):
+            for known in (self._before, self._rosters, self._settled, self._decided, self._taken):
                 known.pop(key, None)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
@@ -110,6 +116,7 @@ class NodeSetReconciler:
             driving_out=read.by_index(Node, BY_TAINT, DRIVES_OUT),
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
+            taken=self._taken.get(key, EMPTY),
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )
@@ -135,7 +142,7 @@ class NodeSetReconciler:
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         """A plan without an action and without a wait holds until something changes; that is what it means."""
-        key = Key(snapshot.object.metadata.namespace, snapshot.object.metadata.name)
+        key = key_of(snapshot.object)
         known = self._decided.pop(key, None)
         if known is not None and known[0] is snapshot:
             return known[1]
@@ -159,11 +166,20 @@ class NodeSetReconciler:
             self._slurm.wrote(snapshot.cluster)
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeSetStatus:
+        self._learn(snapshot, outcome)
         return report(snapshot, outcome)
+
+    def _learn(self, snapshot: Snapshot, outcome: Outcome) -> None:
+        """Whoever is found to have its name taken holds the others up in this pass only: the next one comes at once."""
+        key, taken = key_of(snapshot.object), names_taken(snapshot, outcome)
+        self._taken[key] = taken
+        if self._enqueue is not None and not taken.keys() <= snapshot.taken.keys():
+            self._enqueue(key, "a name is taken")
 
     @asynccontextmanager
     async def changes_in_slurm(self, enqueue: Callable[[Key, str], None]) -> AsyncIterator[None]:
         """Brings back every NodeSet of a cluster whose facts changed."""
+        self._enqueue = enqueue
 
         def told(cluster: str) -> None:
             for key in tuple(self._nodesets.get(cluster, ())):

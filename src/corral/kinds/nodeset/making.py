@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
-from corral.kinds.nodeset import claims, mounts
+from corral.kinds.nodeset import claims, mounts, taken
 from corral.kinds.nodeset.fitting import DRIVES_OUT, untolerated
 from corral.kinds.nodeset.revision import before as revision_before
 from corral.kinds.nodeset.revision import kept
@@ -64,9 +64,15 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
     going = [worker.pod for worker in with_pod.values() if worker.is_leaving and worker.pod]
     try:
         pods = _pods(snapshot, snapshot.controller, missing[:BURST_MAX])
-        needed = claims.missing(nodeset, [pod.metadata.name for pod in pods], snapshot.claims)
+        return taken.apart(snapshot, pods, lambda some: _created(snapshot, some, going))
     except BadOverride as error:
         return Plan(waits=(Wait(reason="BadOverride", message=str(error), stalled=True),))
+
+
+def _created(snapshot: Snapshot, pods: Sequence[Pod], going: Sequence[Pod]) -> Plan:
+    """Each after its claims, and when the one before it is gone. Raises BadOverride."""
+    nodeset = snapshot.object
+    needed = claims.missing(nodeset, [pod.metadata.name for pod in pods], snapshot.claims)
     there = {pod.metadata.name for pod in pods}
     still_there = [pod for pod in going if pod.metadata.name in there]
     return needed + children(nodeset, [Once(pod) for pod in pods], still_there)

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
+import msgspec
+
 from corral.engine import SUSPENDED, Outcome, conditions, verdict
 from corral.kinds import names
 from corral.kinds.nodeset.ordinals import folded, unfolded
@@ -22,7 +24,7 @@ from corral.kube.meta import Condition
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     nodeset, known = snapshot.object, snapshot.workers
     is_held = nodeset.spec.suspend and nodeset.metadata.deletion_timestamp is None
-    said = SUSPENDED if is_held else verdict(outcome, ready_message="every worker is there")
+    said = SUSPENDED if is_held else verdict(_as_planned(outcome), ready_message="every worker is there")
     live = snapshot.live
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision
@@ -51,6 +53,14 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
         external=snapshot.controller.spec.external is not None if snapshot.controller else nodeset.status.external,
         conditions=conditions(nodeset, nodeset.status.conditions, said, snapshot.now, slurm_reachable(snapshot)),
     )
+
+
+def _as_planned(outcome: Outcome) -> Outcome:
+    """A refusal that the plan has told already, in more words, is no news: the status would say the one and the other
+    in turn."""
+    known = {wait.reason for wait in outcome.plan.waits if wait.stalled}
+    is_told = outcome.problem is not None and outcome.problem.stalled and outcome.problem.reason in known
+    return msgspec.structs.replace(outcome, problem=None) if is_told else outcome
 
 
 def _reservation(snapshot: Snapshot) -> str:

@@ -37,6 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     driving_out: tuple[Machine, ...] = ()  # those that have a taint NoExecute, whoever is on them
     claims: tuple[PersistentVolumeClaim, ...] = ()  # of its workers, and of earlier ones
     absent: tuple[ObjectRef, ...] = ()  # what its pods mount and is not there
+    taken: Mapping[str, datetime] = EMPTY  # workers whose name another object has, and when each was tried last
     reservation: Reserved = Reserved()
     door: Door = Door()  # of its partition, asked for only when it is being deleted
     before: Before | None = None
@@ -68,6 +69,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.guards is later.guards
         and earlier.claims == later.claims
         and earlier.absent == later.absent
+        and earlier.taken == later.taken
         and earlier.workers == later.workers
         and earlier.machines == later.machines
         and (recent(earlier) is None) == (recent(later) is None)

@@ -1,0 +1,61 @@
+"""Workers that cannot be made because their name is taken: there is a pod, or a claim, that is not ours. Pure.
+
+Caches have only what we made, so it is the server that tells, by refusing. What is refused of many creations keeps back
+those behind it. So whoever was refused is known from then on, is made apart from all others, and costs nothing but its
+own place. It is tried again every now and then, for nobody tells when such a name is free.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from corral.engine import NOTHING, Create, Outcome, Plan, Wait
+from corral.kinds.nodeset.claims import claim_names
+from corral.kinds.nodeset.each import beside
+from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.words import some
+from corral.kube.meta import EMPTY
+from corral.kube.models.core_v1 import Pod
+
+NAME_TAKEN = "NameTaken"  # as the engine says it
+TRIED_EVERY_S = 60.0
+
+
+def apart(snapshot: Snapshot, pods: Sequence[Pod], made: Callable[[Sequence[Pod]], Plan]) -> Plan:
+    """`made` of most of them together, and of each whose name was taken by itself."""
+    if not snapshot.taken:
+        return made(pods)
+    free = [pod for pod in pods if pod.metadata.name not in snapshot.taken]
+    known = [pod for pod in pods if pod.metadata.name in snapshot.taken]
+    left_s = {pod.metadata.name: _left_s(snapshot, pod.metadata.name) for pod in known}
+    return beside(
+        made(free),
+        *(made([pod]) for pod in known if left_s[pod.metadata.name] <= 0),
+        _told([*left_s]),
+        Plan(again_after_s=min((after_s for after_s in left_s.values() if after_s > 0), default=None)),
+    )
+
+
+def names_taken(snapshot: Snapshot, outcome: Outcome) -> Mapping[str, datetime]:
+    """Workers that a pass could not make, and when each was tried last."""
+    if outcome.problem is None and not snapshot.taken:
+        return EMPTY
+    tried = [(result.action.object, result) for result in outcome.results if isinstance(result.action, Create)]
+    refused = {made.metadata.name for made, r in tried if r.state == "refused" and r.reason == NAME_TAKEN}
+    pods = {made.metadata.name: result.state for made, result in tried if isinstance(made, Pod)}
+    still = {name: at for name, at in snapshot.taken.items() if pods.get(name) != "done"}
+    new = [name for name in pods if refused.intersection((name, *claim_names(snapshot.object, name)))]
+    return {**still, **dict.fromkeys(new, snapshot.now)}
+
+
+def _left_s(snapshot: Snapshot, name: str) -> float:
+    return (snapshot.taken[name] + timedelta(seconds=TRIED_EVERY_S) - snapshot.now).total_seconds()
+
+
+def _told(names: Sequence[str]) -> Plan:
+    if not names:
+        return NOTHING
+    message = (
+        f"not made, for there is a pod of that name, or a claim, that is not of this NodeSet: {some(names)}. Delete or "
+        "rename what is there, or leave these ordinals out (spec.reserveOrdinals); all others are made"
+    )
+    return Plan(waits=(Wait(reason=NAME_TAKEN, message=message, stalled=True),))
