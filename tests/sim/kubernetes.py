@@ -180,6 +180,7 @@ class Kubernetes:
 
     def reconfigured(self) -> None:
         """slurmctld tells the slurmds that it knows to start anew, and no others."""
+        self._slurm.reconfigured()
         for pod in self._server.all_of(Pod):
             process, record = self.kubelets.processes.get(pod["metadata"]["uid"]), self._slurm.nodes.get(name_of(pod))
             if process is not None and record is not None and record.slurmd is process.slurmd:

@@ -43,6 +43,7 @@ class Record:
     down: bool = False
     silent: bool = False
     revived: bool = False
+    told: bool = False  # its slurmd is to start anew, and registers then
     registered_s: float = 0.0
     started_s: float | None = None  # when its slurmd was; a slurmctld that starts anew is told by its registration
     cpus: int = 0

@@ -13,7 +13,8 @@ What was learned from the real daemons, and is kept here:
     a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s, which is added to the reason of a drain;
     then its jobs are requeued
     power states come only where a SuspendProgram is configured; a registration ends them
-    a slurmctld that was started knows when a slurmd was only after that one has registered, within seconds
+    a slurmctld that was started, or reconfigured, knows when a slurmd was only after that one has registered, within
+    seconds; one that it cannot reach is NOT_RESPONDING then
     a slurmctld that is killed has lost its last seconds: drains, deletions, registrations and starts of jobs
 
 The truth about jobs is where their processes are: `Slurmd.jobs`. `killed` has every job whose process ended before its
@@ -79,7 +80,7 @@ class Slurmctld:
         record.slurmd, record.features = slurmd, slurmd.features
         record.heard_s = record.registered_s = now_s
         record.started_s = slurmd.started_s
-        record.down = record.silent = record.revived = False
+        record.down = record.silent = record.revived = record.told = False
         record.power = ""
         record.invalid = slurmd.cpus < record.cpus
         if record.invalid and not record.drain:
@@ -230,6 +231,7 @@ class Slurmctld:
 
     def configure(self, partitions: Mapping[str, str]) -> None:
         """Other lines of partitions, and a reconfigure. A job ends with the line of its partition."""
+        self.reconfigured()
         self.partitions = {**partitions, ALL: UP}
         self._note(f"slurmctld has partitions {self.partitions}")
         for job in self.jobs.values():
@@ -242,6 +244,14 @@ class Slurmctld:
         self.jobs_changed_s = self._now_s()
 
     # --- restarts
+
+    def reconfigured(self) -> None:
+        """It has read its files anew, and tells every slurmd to do so; who that was, it knows when that has."""
+        for record in self.nodes.values():
+            record.started_s = None
+            record.told = record.slurmd is not None and record.slurmd.alive
+            record.silent |= not record.told
+        self._nodes_changed()
 
     def kill(self) -> None:
         """What changed in the last seconds is forgotten: nothing of it was on the disk."""
@@ -270,7 +280,7 @@ class Slurmctld:
             del self.nodes[name]
         self._note(f"slurmctld starts{f', has lost {gone}' if gone else ''}")
         for record in self.nodes.values():
-            record.heard_s, record.started_s = self._now_s(), None
+            record.heard_s, record.started_s, record.told = self._now_s(), None, False
         self._nodes_changed()
         self.jobs_changed_s = self._now_s()
 
@@ -305,7 +315,7 @@ class Slurmctld:
                 self._nodes_changed()
             record.heard_s = now_s
             assert record.slurmd is not None
-            if record.started_s is None and self._chance.random() < KNOWN_AGAIN_P:
+            if record.started_s is None and not record.told and self._chance.random() < KNOWN_AGAIN_P:
                 record.started_s = record.slurmd.started_s
                 self._nodes_changed()
             if now_s - record.registered_s >= REGISTERS_EVERY_S:

@@ -306,6 +306,27 @@ async def test_a_window_that_is_taken_away_leaves_no_reservation() -> None:
         assert set(images(world).values()) == {GOOD}
 
 
+@pytest.mark.parametrize("seed", [37, 39])
+async def test_a_reconfigure_in_the_moment_of_a_removal_costs_no_job(seed: int) -> None:
+    """Every slurmd that slurmctld knows registers anew then: one that was forgotten meanwhile, without its drain."""
+    world = World(seed)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled()
+        world.slurm.submit(3, LONG_S)
+        await asyncio.sleep(1)
+        world.change("gpu", replicas=0)
+        for _ in range(6):
+            world.slurm.submit(1, LONG_S)  # for whoever comes back
+        await asyncio.sleep(LONG_S - 5)  # long drained: only the look itself tells that they are about to register
+        for _ in range(40):
+            world.kubernetes.reconfigured()
+            await asyncio.sleep(0.5)
+            world.check()
+        await world.settled()
+        assert world.pods() == []
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_drained_record_of_an_earlier_life_does_not_cost_the_job_of_the_one_that_comes(seed: int) -> None:
     """Its slurmd starts while the worker is to go, and its kubelet hears of a deletion twelve seconds late."""

@@ -17,7 +17,7 @@ from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, is_ready
 from tests.sim.records import ALL, Refused
 from tests.sim.slurmctld import POWERING_DOWN, POWERING_UP
 from tests.sim.taints import NO_EXECUTE
-from tests.sim.world import GAPS, NAMESPACE, SETS, World, is_foreign
+from tests.sim.world import NAMESPACE, SETS, World, is_foreign
 
 Trouble = Callable[[World, Random], None]
 
@@ -168,10 +168,8 @@ def power_down(world: World, luck: Random) -> None:
 
 
 def reconfigure(world: World, luck: Random) -> None:
-    """As `scontrol reconfigure` does: whom slurmctld knows, registers again.
-
-    One that is forgotten in that second comes back without its drain, and loses the job that it is given.
-    """
+    """As `scontrol reconfigure` does: whom slurmctld knows, registers again; one that was forgotten in that second,
+    without its drain."""
     if world.slurm.up:
         world.server.note("slurm", "reconfigure")
         world.kubernetes.reconfigured()
@@ -359,7 +357,7 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (admin_undrains_ours, 2),
     (admin_sets_down, 3),
     (power_down, 1),
-    *(((reconfigure, 2),) if GAPS else ()),
+    (reconfigure, 2),
     (kill_slurmctld, 4),
     (restart_rest, 2),
     (hang_rest, 2),

@@ -14,7 +14,6 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -49,7 +48,7 @@ from tests.sim.delivery import Delivery
 from tests.sim.kubelet import Json, Process
 from tests.sim.kubernetes import Kubernetes, SimServer
 from tests.sim.records import Record
-from tests.sim.slurmctld import LOST, Slurmctld
+from tests.sim.slurmctld import LOST, LOW, Slurmctld
 from tests.sim.slurmrestd import CALM, Slurmrestd
 from tests.sim.taints import MANAGER
 from tests.sim.witness import Decide, Witness, in_order
@@ -62,7 +61,6 @@ OPERATOR, KUBECTL = "operator", "kubectl"
 LOOKED_EVERY_S = 5.0
 TICK_S = 0.5
 QUIET_S = 160.0  # a silent watch is noticed after 75 s; a slurmd that never registered, within 30 s after 120 s
-GAPS = bool(os.environ.get("SIM_GAPS"))  # what is not ruled out yet happens too
 
 T = TypeVar("T")
 
@@ -108,7 +106,7 @@ class World:
             self.server, self.slurm, Random(f"{seed} kubernetes"), machines=machines, tolerated_s=tolerated_s
         )
         self.kubelets = self.kubernetes.kubelets
-        self.delivery = Delivery(self.server, self.slurm, self._reconfigured, Random(f"{seed} delivery"))
+        self.delivery = Delivery(self.server, self.slurm, self.kubernetes.reconfigured, Random(f"{seed} delivery"))
         self.kubernetes.on_removal = self._pod_is_removed
         self.server.storage.listen(self._something_was_written)
         self._quiet_since_s = 0.0
@@ -193,10 +191,6 @@ class World:
         finally:
             self.server.acting = ""
         return True
-
-    def _reconfigured(self) -> None:
-        if GAPS:
-            self.kubernetes.reconfigured()
 
     # --- laws
 
@@ -304,9 +298,12 @@ class World:
 
 
 def is_foreign(record: Record) -> bool:
-    """Whether somebody else keeps it out of service; slurmctld itself sets down what it has lost."""
+    """Whether somebody else keeps it out of service; slurmctld itself sets down what it has lost, and drains what
+    registered with less than is on record."""
     is_lost = record.down and record.reason.startswith(LOST) and not record.drain and not record.fail
-    return (record.drain or record.down or record.fail) and not record.reason.startswith(REASON_PREFIX) and not is_lost
+    is_invalid = record.invalid and record.reason == LOW and not record.fail
+    is_out = record.drain or record.down or record.fail
+    return is_out and not record.reason.startswith(REASON_PREFIX) and not is_lost and not is_invalid
 
 
 def set_of(worker: str) -> str:

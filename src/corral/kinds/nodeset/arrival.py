@@ -5,9 +5,10 @@ pod that had the name before, or of the same container before it ended. Such a r
 that comes: forgotten together with its drain, it is made anew by the registration, and without a drain. So whoever is
 to go in this time is waited for, until it has registered or has had enough time for it.
 
-A record tells whose it is by the time at which its slurmd was started; one that has none waits for its slurmd, and its
-drain is no proof before that had time. When the present slurmd was started is known from what kubelet tells, which is
-never before it:
+A record tells whose it is by the time at which its slurmd was started. One that has none, and answers, is of a slurmd
+that is just being told to register: slurmctld has read its files anew, and so do its slurmds, within a second; one that
+cannot be told does not answer. When the present slurmd was started is known from what kubelet tells, which is never
+before it:
 
     its container runs             since that start; not before it was told its line, for which it waits
     its container is to be made    since whatever kubelet told last. After a reboot, and between crashes, the pod is
@@ -24,12 +25,14 @@ from corral.kinds import names
 from corral.kinds.nodeset.registration import CONTAINER, asks_its_machine, said_by
 from corral.kinds.nodeset.shown import FOR_EVER, PREFIX, missing_since
 from corral.kube.models.core_v1 import ContainerStatus, Pod
+from corral.slurm.states import Base, Flag
 from corral.slurm.values import Node
 
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 LIVES = ("Pending", "Running", "Unknown")
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
+SILENT = frozenset({Flag.NOT_RESPONDING, Flag.POWERING_DOWN, Flag.POWERED_DOWN})  # nobody is there to be told
 
 
 def settled_since(now: datetime, answers_since: datetime | None) -> datetime:
@@ -52,9 +55,16 @@ def is_about_to_register(pod: Pod, record: Node | None, since: datetime) -> bool
         return any(at is not None and at > since for at in moments)
     if begun is None:
         return False
-    if record.registered_at is None:  # slurmctld has read its files anew, and its slurmds are doing so
-        return begun > since or (record.reason_at is not None and record.reason_at > since)
+    if record.registered_at is None:
+        drained_at = record.reason_at or LONG_AGO
+        return is_being_told(record) or begun > since or drained_at > since
     return begun > since and record.registered_at < begun
+
+
+def is_being_told(record: Node) -> bool:
+    """Whether slurmctld tells its slurmd to register in this very moment, whatever else the record says."""
+    is_away = record.state.base is Base.DOWN or not record.state.flags.isdisjoint(SILENT)
+    return record.registered_at is None and not is_away
 
 
 def _begun(pod: Pod) -> datetime | None:

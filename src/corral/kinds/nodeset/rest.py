@@ -1,8 +1,9 @@
 """Slurm as a NodeSet sees it, through slurmrestd: one client and one poller a cluster, whatever the number of NodeSets.
 
 A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
-set or lifted, and before a node is forgotten: what somebody else has set meanwhile is left alone. And once more after
-it was forgotten: a slurmd that was about to register makes the node anew, without a drain.
+set or lifted, and before a node is forgotten: what somebody else has set meanwhile is left alone. Nor is one forgotten
+whose slurmd is being told to register: it would make the node anew, without a drain. For that it is read once more
+afterwards, too.
 
 After a call the next pass waits for a look that began later: an older one shows what was before.
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from corral.engine import Clock, OutsideFailed, system_clock
+from corral.kinds.nodeset.arrival import is_being_told
 from corral.kinds.nodeset.calls import (
     Address,
     Call,
@@ -149,9 +151,10 @@ async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -
 
 async def _forget(client: SlurmClient, call: Forget) -> None:
     """Nothing but slurmctld's own word to the deletion proves that it has no such node."""
-    if call.spares_others:
-        with suppress(NotFound):
-            await _read(client, call.node)
+    with suppress(NotFound):
+        if is_being_told(await _read(client, call.node, spares_others=call.spares_others)):
+            message = f"slurmctld reads its files anew, and node {call.node} registers once more: it is forgotten then"
+            raise OutsideFailed("WorkerArriving", message, alone=True, retry_after_s=RETRY_S)
     await client.delete_node(call.node)
     with suppress(NotFound):
         back = await client.node(call.node)

@@ -163,12 +163,22 @@ def test_who_has_lost_its_record_may_be_told_to_register_anew_for_a_while(
 
 
 @pytest.mark.parametrize(
-    ("drained_at", "may_register"), [(NOW - MINUTE, True), (NOW - 3 * MINUTE, False), (None, False)]
+    ("state", "drained_at", "may_register"),
+    [
+        ("IDLE+DRAIN", HOUR_AGO, True),
+        ("IDLE+DRAIN", None, True),
+        ("IDLE+DRAIN+NOT_RESPONDING", HOUR_AGO, False),
+        ("IDLE+DRAIN+NOT_RESPONDING", NOW - MINUTE, True),
+        ("DOWN+DRAIN", HOUR_AGO, False),
+        ("IDLE+DRAIN+POWERED_DOWN", HOUR_AGO, False),
+        ("IDLE+DRAIN+POWERING_DOWN", HOUR_AGO, False),
+    ],
 )
-def test_a_record_without_a_slurmd_waits_for_it_and_a_drain_has_to_be_older(
-    drained_at: datetime | None, may_register: bool
+def test_a_record_without_a_slurmd_is_of_one_that_is_being_told_to_register_unless_it_does_not_answer(
+    state: str, drained_at: datetime | None, may_register: bool
 ) -> None:
-    """As in the second after `scontrol reconfigure`."""
+    """As in the second after `scontrol reconfigure`, however long it has been drained; one that is dead is not told."""
     pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO)
-    assert is_about_to_register(pod, replace(a_record(None), reason_at=drained_at), SINCE) is may_register
-    assert not is_about_to_register(pod, replace(a_record(HOUR_AGO), reason_at=drained_at), SINCE)
+    record = replace(a_record(None), state=node_state(state.split("+")), reason_at=drained_at)
+    assert is_about_to_register(pod, record, SINCE) is may_register
+    assert not is_about_to_register(pod, replace(record, registered_at=HOUR_AGO), SINCE)

@@ -163,9 +163,12 @@ def may_register(snapshot: Snapshot, worker: AWorker) -> bool:
     assert begun is not None
     is_recent = has_just_answered or NOW - begun < REGISTERS_WITHIN
     is_the_one = record is not None and record.registered_at is not None and record.registered_at >= begun
-    drained_at = record.reason_at if record is not None and record.registered_at is None else None
-    is_just_drained = drained_at is not None and NOW - drained_at < REGISTERS_WITHIN
-    return (is_recent and not is_the_one) or is_just_drained
+    if record is None or record.registered_at is not None:
+        return is_recent and not is_the_one
+    is_just_drained = record.reason_at is not None and NOW - record.reason_at < REGISTERS_WITHIN
+    away = {Flag.NOT_RESPONDING, Flag.POWERED_DOWN, Flag.POWERING_DOWN}
+    is_told_now = record.state.base is not Base.DOWN and not away & record.state.flags
+    return is_recent or is_just_drained or is_told_now
 
 
 def parts_of(snapshot: Snapshot) -> list[tuple[Action, ...]]:

@@ -92,6 +92,21 @@ async def test_a_node_with_jobs_is_not_forgotten_and_a_missing_one_is_fine(slurm
     await slurm.perform(CLUSTER, Forget(node="gpu-0"))
 
 
+@pytest.mark.parametrize("spares_others", [True, False])
+async def test_a_node_whose_slurmd_is_being_told_to_register_is_not_forgotten(
+    slurm: RestClusters, rest: FakeRest, spares_others: bool
+) -> None:
+    """In the second after `scontrol reconfigure` a record has no slurmd: forgotten then, it comes back undrained."""
+    await known(slurm)
+    rest.answer("node/gpu-0", nodes(a_node("gpu-0", "IDLE", "DRAIN", reason=OURS, slurmd_start_time=0)))
+    assert await failure(slurm, Forget(node="gpu-0", spares_others=spares_others)) == "WorkerArriving"
+    assert sent(rest) == []
+    dead = nodes(a_node("gpu-0", "IDLE", "DRAIN", "NOT_RESPONDING", reason=OURS, slurmd_start_time=0))
+    rest.answer("node/gpu-0", dead, body(), nodes())
+    await slurm.perform(CLUSTER, Forget(node="gpu-0", spares_others=spares_others))
+    assert sent(rest) == ["DELETE"]
+
+
 async def test_after_a_node_was_forgotten_no_older_look_is_shown(slurm: RestClusters, rest: FakeRest) -> None:
     await known(slurm)
     rest.answer("node/gpu-0", nodes())
