@@ -15,6 +15,7 @@ from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.events_v1 import Event
 from corral.kube.models.policy_v1 import PodDisruptionBudget
 from tests.sim.kubelet import Json, is_ready
+from tests.sim.slurmctld import LOW
 from tests.sim.test_scenarios import GOOD, condition, images, lowest_ready, ready
 from tests.sim.world import API, NAMESPACE, QUIET_S, World
 
@@ -337,6 +338,25 @@ async def test_a_worker_that_comes_back_with_other_cpus_is_on_record_with_them()
         world.kubernetes.delete_machine(machine_below(world, "gpu-0"))  # its record stays
         await world.settled(HOUR_S, quiet_s=QUIET_S)
         assert {name: record.cpus for name, record in world.slurm.nodes.items()} == {"gpu-0": 1, "gpu-1": 1}
+
+
+async def test_a_worker_that_registered_with_less_than_is_on_record_comes_back_without_a_person() -> None:
+    """slurmctld has drained it for that, and would for ever."""
+    world = World(119)
+    world.make("gpu", replicas=2, slurmd={"resources": {"limits": {"cpu": "2"}}}, update={"strategy": "OnDelete"})
+    async with world.running():
+        await world.settled()
+        world.rest.up = False  # so that nobody forgets the record before the new slurmd starts
+        world.change("gpu", slurmd={"resources": {"limits": {"cpu": "1"}}})
+        world.server.remove(Pod, "gpu-0", NAMESPACE)
+        await asyncio.sleep(120)
+        record = world.slurm.nodes["gpu-0"]
+        assert (record.invalid, record.drain, record.reason) == (True, True, LOW)
+        world.rest.up = True
+        await asyncio.sleep(HOUR_S)
+        record = world.slurm.nodes["gpu-0"]
+        assert (record.invalid, record.drain, record.cpus) == (False, False, 1)
+        world.check()
 
 
 async def test_a_rollout_and_a_cordon_are_no_scale_in_for_the_volumes_of_workers() -> None:

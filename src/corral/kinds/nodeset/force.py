@@ -45,7 +45,8 @@ def is_overdue(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
 def is_drained_for_something_else(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
     """Its time has not begun."""
     node = worker.node
-    return limit(snapshot) is not None and node is not None and worker.has_our_drain and node.reason != reason
+    is_drained = worker.has_drain and not worker.is_somebodys
+    return limit(snapshot) is not None and node is not None and is_drained and node.reason != reason
 
 
 def warned_at_once(snapshot: Snapshot, worker: Worker, why: str) -> tuple[EmitEvent, ...]:

@@ -76,10 +76,16 @@ def registered_wrong(
     if not ours:
         return [], told
     due = [worker for worker in ours if _left_s(snapshot, worker) <= 0]
-    message = f"registered otherwise than they were made, and are made anew: {some([worker.name for worker in ours])}"
+    message = f"registered otherwise than they were made, and are made anew: {some([_said(worker) for worker in ours])}"
     soonest_s = min((left_s for worker in ours if (left_s := _left_s(snapshot, worker)) > 0), default=None)
     waiting = Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
     return in_turn(due, staying, count, missing_max), told + waiting
+
+
+def _said(worker: Worker) -> str:
+    """With Slurm's words, if it has drained it for that: they tell what to change, should it come again."""
+    reason = worker.node.reason if worker.node is not None and worker.has_drain and not worker.has_our_drain else ""
+    return f"{worker.name} (Slurm says {reason!r})" if reason else worker.name
 
 
 def _is_slurms(snapshot: Snapshot, worker: Worker) -> bool:

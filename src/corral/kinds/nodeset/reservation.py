@@ -50,7 +50,7 @@ def opened(snapshot: Snapshot) -> Plan:
     there = snapshot.reservation.found
     if there is None or there.start_at is None or snapshot.now < there.start_at:
         return NOTHING
-    going = {worker.name for worker in snapshot.workers if worker.has_our_drain and worker.facts is Facts.DRAINED}
+    going = {worker.name for worker in snapshot.workers if worker.facts is Facts.DRAINED and not worker.is_somebodys}
     left = tuple(node for node in there.nodes if node not in going)
     if len(left) == len(there.nodes):
         return NOTHING

@@ -15,6 +15,7 @@ from corral.kinds.nodeset.each import each
 from corral.kinds.nodeset.removal import slurm_call
 from corral.kinds.nodeset.shown import said_of_drain
 from corral.kinds.nodeset.snapshot import Snapshot, recent
+from corral.kinds.nodeset.whose import REGISTERED_LESS
 from corral.kinds.nodeset.workers import Worker
 
 KEPT_MAX = 1000
@@ -36,13 +37,18 @@ def lost_drains(snapshot: Snapshot, lasting: Callable[[], Set[str]]) -> Mapping[
     asked = lasting() if before else frozenset[str]()
     kept = {name: text for name, text in before.items() if name in asked and name not in drained}
     found = {w.name: _first(said_of_drain(w.pod)) for w in missing if w.pod is not None and w.name not in kept}
-    theirs = {name: text for name, text in found.items() if text and not text.startswith(REASON_PREFIX)}
+    theirs = {name: text for name, text in found.items() if text and not _is_ours_or_slurmctlds(text)}
     return dict(sorted({**kept, **theirs}.items())[:KEPT_MAX])
 
 
 def _drained(snapshot: Snapshot, worker: Worker, reason: str) -> Outside:
     message = f"somebody had drained it, and slurmctld has lost its record since: {reason}"
     return slurm_call(snapshot, Drain(node=worker.name, reason=reason), "DrainRestored", message)
+
+
+def _is_ours_or_slurmctlds(text: str) -> bool:
+    """What slurmctld says of a registration is of that registration; an admin is called otherwise."""
+    return text.startswith(REASON_PREFIX) or (text.startswith(REGISTERED_LESS) and " [slurm@" in text)
 
 
 def _first(text: str) -> str:

@@ -129,7 +129,7 @@ def is_there(worker: Worker) -> bool:
     if worker.is_somebodys:
         return True
     down = worker.node is not None and worker.node.state.standing is Standing.DOWN
-    return worker.is_ready and worker.node is not None and not worker.has_our_drain and not down
+    return worker.is_ready and worker.node is not None and not worker.has_drain and not down
 
 
 def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:

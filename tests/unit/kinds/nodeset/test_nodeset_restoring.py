@@ -63,6 +63,12 @@ def test_nothing_is_kept_of_a_drain_of_ours_or_of_none() -> None:
     assert kept(a_snapshot(replace(a_worker(0), node=None))) == {}
 
 
+def test_what_slurmctld_says_of_a_registration_is_not_said_of_the_next_one() -> None:
+    assert kept(a_snapshot(replace(drained("Low CPUs", by="slurm"), node=None))) == {}
+    words = "Low on coolant [root@2026-11-01T10:00:00Z]"
+    assert kept(a_snapshot(replace(drained("Low on coolant"), node=None))) == {"gpu-0": words}
+
+
 def test_a_worker_that_is_back_is_drained_again_with_the_same_words_and_only_once() -> None:
     back = a_worker(0)
     assert calls(plan(remembering(a_snapshot(back), {"gpu-0": WORDS}))) == [Drain(node="gpu-0", reason=WORDS)]

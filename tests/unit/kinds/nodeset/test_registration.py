@@ -201,6 +201,34 @@ def test_one_that_slurm_calls_invalid_is_made_anew_too() -> None:
     assert (drains(decided), deleted(decided)) == (["gpu-0"], [])
 
 
+LOW = "Low socket*core*thread count, Low CPUs"
+
+
+def test_one_that_slurmctld_has_drained_for_what_it_registered_with_is_made_anew_and_not_by_twos() -> None:
+    """A stale record has more CPUs than the worker brings: slurmctld itself drains it, and no person ever would."""
+    less = [
+        saying(a_worker(n, state="IDLE+DRAIN+INVALID_REG+DYNAMIC_NORM", reason=LOW), LINE, cpus=4, memory_mb=960)
+        for n in (0, 1)
+    ]
+    waits = plan(a_snapshot(*less, replicas=2))
+    assert (waits.is_empty, reasons(waits)) == (True, ["RegisteredWrong"])
+    assert f"gpu-0 (Slurm says '{LOW}')" in waits.waits[0].message
+    old = [
+        saying(a_worker(n, state="IDLE+DRAIN+INVALID_REG", reason=LOW), LINE, cpus=4, memory_mb=960, age_s=600)
+        for n in (0, 1)
+    ]
+    decided = plan(a_snapshot(*old, replicas=2))
+    assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+
+
+def test_what_slurmctld_drained_for_its_registration_with_a_job_is_waited_for() -> None:
+    busy = saying(
+        a_worker(0, state="MIXED+DRAIN+INVALID_REG", reason=LOW, jobs=(7,)), LINE, cpus=4, memory_mb=960, age_s=600
+    )
+    decided = plan(a_snapshot(busy))
+    assert (decided.is_empty, reasons(decided)) == (True, ["Draining", "RegisteredWrong"])
+
+
 def test_numbers_that_slurm_does_not_say_are_not_wrong() -> None:
     node = slurm.Node(name="gpu-0", state=node_state(["IDLE"]))
     assert not is_registered_wrong(said_by(made("Weight=3")), node)

@@ -36,6 +36,11 @@ def a_node(state: str, reason: str) -> Node:
         ("DOWN", "Low RealMemory (reported:1 < 100.00% of configured:2)", "nobody's"),
         ("DOWN", "gres/gpu count reported lower than configured (0 < 2)", "nobody's"),
         ("DOWN+DRAIN", "Not responding", "somebody's"),
+        ("IDLE+DRAIN+INVALID_REG", "Low socket*core*thread count, Low CPUs", "nobody's"),
+        ("IDLE+DRAIN+INVALID_REG", "gres/gpu count reported lower than configured (0 < 2)", "nobody's"),
+        ("IDLE+DRAIN+INVALID_REG", "bad DIMM", "somebody's"),
+        ("IDLE+DRAIN+INVALID_REG+FAIL", "Low CPUs", "somebody's"),
+        ("IDLE+DRAIN", "Low CPUs", "somebody's"),
         ("DOWN", OURS, "nobody's"),
     ],
 )
