@@ -1,4 +1,8 @@
-"""Through which proxy a server is asked: the kubeconfig's, or the environment's. Only proxies of plain HTTP."""
+"""Through which proxy a server is asked: the kubeconfig's, or the environment's.
+
+A proxy of `https://` shows a certificate of the kubeconfig's authority, as for kubectl; `tls-server-name` is not asked
+of it. (Why there is no SOCKS: docs/dependencies.md.)
+"""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -23,6 +27,6 @@ def checked_proxy(url: str, origin: str) -> str:
     scheme, has_scheme, _ = url.partition("://")
     if not url or not has_scheme:
         return url and f"http://{url}"
-    if scheme != "http":
-        raise wrong(origin, f"{scheme}:// is not supported, only http:// proxies are")
+    if scheme.lower() not in ("http", "https"):
+        raise wrong(origin, f"{scheme}:// is not supported; give the URL of a proxy of http:// or https://")
     return url

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
+from yarl import URL
 
 from corral.kube.errors import Subject, Unreachable
 
@@ -23,8 +24,8 @@ CERTIFICATE_TROUBLE = {
     20: "its certificate is signed by an authority that the kubeconfig's certificate-authority does not know",
     21: "its certificate is signed by an authority that the kubeconfig's certificate-authority does not know",
     23: "its certificate has been revoked",
-    62: "its certificate is for another name; check the server's name, or set tls-server-name",
-    64: "its certificate is for another address; check the server's address, or set tls-server-name",
+    62: "its certificate is for another name; check its name, or, if it is the server, set tls-server-name",
+    64: "its certificate is for another address; check its address, or, if it is the server, set tls-server-name",
 }
 
 
@@ -45,7 +46,15 @@ def unreachable(subject: Subject, server_url: str, error: Exception) -> Unreacha
     """Only before a connection stands is it certain that nothing was sent."""
     before = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError)
     before = before or isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.InvalidURL)
-    return Unreachable(subject, f"{server_url}: {_sentence(error)}", sent=not before)
+    return Unreachable(subject, f"{server_url}: {_through(error, server_url)}{_sentence(error)}", sent=not before)
+
+
+def _through(error: Exception, server_url: str) -> str:
+    """Whom the trouble is with, when it is not the server: a proxy's certificate is not to be looked for there."""
+    if not isinstance(error, aiohttp.ClientConnectorSSLError | aiohttp.ClientConnectorCertificateError):
+        return ""
+    server = URL(server_url)
+    return "" if (error.host, error.port) == (server.host, server.port) else f"the proxy {error.host}:{error.port}: "
 
 
 def _sentence(error: Exception) -> str:

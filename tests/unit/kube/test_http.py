@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -485,7 +486,7 @@ async def test_a_socket_refused_twice_is_unauthorized() -> None:
 
 
 @asynccontextmanager
-async def proxy(status: str = "200 OK") -> AsyncIterator[tuple[str, list[str]]]:
+async def proxy(status: str = "200 OK", context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, list[str]]]:
     asked: list[str] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -503,18 +504,42 @@ async def proxy(status: str = "200 OK") -> AsyncIterator[tuple[str, list[str]]]:
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer), return_exceptions=True)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+        yield f"{'https' if context else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
     finally:
         server.close()
 
 
-async def test_a_proxy_is_asked_to_connect_us() -> None:
-    async with proxy() as (url, asked), peer(answer(b"fine"), context=tls(HERE)) as server:
+@pytest.mark.parametrize("context", [pytest.param(None, id="http"), pytest.param(tls(HERE), id="https")])
+async def test_a_proxy_is_asked_to_connect_us(context: ssl.SSLContext | None) -> None:
+    async with proxy(context=context) as (url, asked), peer(answer(b"fine"), context=tls(HERE)) as server:
         async with transport_to(server.url, proxy_url=url) as it:
             assert (await it.request(a_request())).body == b"fine"
+            assert (await it.request(a_request())).body == b"fine"
         assert asked == [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"]
+
+
+async def test_a_stream_through_a_proxy_of_https_may_be_left_early() -> None:
+    async with (
+        proxy(context=tls(HERE)) as (url, _),
+        peer(raw(chunked(b"one\n"), close=False), context=tls(HERE)) as server,
+        transport_to(server.url, proxy_url=url) as it,
+        it.stream(a_request()) as stream,
+    ):
+        async for chunk in stream.chunks(silence_s_max=5.0):
+            assert chunk == b"one\n"
+            break
+
+
+async def test_a_certificate_of_the_proxy_that_cannot_be_trusted_is_told_of_the_proxy() -> None:
+    strangers = Authority("somebody else's").issue("proxy", address="127.0.0.1")
+    async with proxy(context=tls(strangers)) as (url, asked), transport_to("https://a:1", proxy_url=url) as it:
+        at = url.removeprefix("https://")
+        with pytest.raises(Unreachable, match=f"https://a:1: the proxy {at}: its certificate is signed by") as caught:
+            await it.request(a_request())
+    assert not caught.value.sent
+    assert asked == []
 
 
 async def test_a_proxy_that_refuses_says_so() -> None:
@@ -539,8 +564,16 @@ def test_the_environments_proxy_is_used_for_other_machines(url: str, expected: s
     assert proxy_for(Server(url=url), {"https": "http://p:1", "no": "internal"}) == expected
 
 
-def test_a_proxy_without_a_scheme_is_one_of_http() -> None:
-    assert proxy_for(Server(url="https://kube.example"), {"https": "p:3128"}) == "http://p:3128"
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        pytest.param("p:3128", "http://p:3128", id="without a scheme it is one of HTTP"),
+        pytest.param("https://p:3128", "https://p:3128", id="of HTTPS"),
+        pytest.param("HTTP://p:3128", "HTTP://p:3128", id="in capitals"),
+    ],
+)
+def test_a_proxy_may_be_written(given: str, used: str) -> None:
+    assert proxy_for(Server(url="https://kube.example"), {"https": given}) == used
 
 
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_as_such() -> None:
