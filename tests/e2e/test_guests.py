@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
@@ -128,7 +129,7 @@ class Person:
 
 
 @pytest.mark.usefixtures("_definitions")
-async def test_a_guest_boots_as_its_wukong_says_and_is_set_back_and_goes(
+async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_disk_comes_to_the_next_one(
     corral_cluster: Cluster, client: Client, corral_namespace: str, tmp_path: Path
 ) -> None:
     ns = corral_namespace
@@ -167,10 +168,29 @@ async def test_a_guest_boots_as_its_wukong_says_and_is_set_back_and_goes(
         await until(person.sees_it_up, BOOT_WITHIN_S)
         assert await person.says("sudo cat /srv/day /root/day; hostname") == (0, "friday\nfriday\nbox\n")
 
-        await client.delete(Wukong, "vm", ns, precondition=Precondition())
-        await until(lambda: is_gone(client, Wukong, "vm", ns))
+        await apply(client, ns, SPEC.replace("size: 64Mi,", "size: 64Mi, keepOnDelete: true,"))
+        await until(lambda: is_marked_as_kept(client, ns))
+        await gone(client, ns)
+        await apply(client, ns, SPEC)
+        await until(lambda: phase_is(client, ns, "Running"))
+        await until(person.sees_it_up, BOOT_WITHIN_S)
+        ended, said = await person.says("cat /srv/day; sudo ls /root/day")
+        assert said.startswith("friday\n"), "a new guest made a new file system on the disk that was kept"
+        assert ended != 0, "the root disk is not a new one"
+
+        await gone(client, ns)
         await until(lambda: nothing_is_left(client, ns))
         assert standin.refused == set()
+
+
+async def gone(client: Client, ns: str) -> None:
+    await client.delete(Wukong, "vm", ns, precondition=Precondition())
+    await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def is_marked_as_kept(client: Client, ns: str) -> object:
+    marks = (await client.get(PersistentVolumeClaim, "vm-data", ns)).metadata.annotations
+    return True if marks.get(names.KEEP_ANNOTATION) == "true" else marks
 
 
 async def nothing_is_left(client: Client, namespace: str) -> object:

@@ -162,8 +162,10 @@ def _mounts(wukong: Wukong, mounts: Iterable[Mount]) -> Mapping[str, Any]:
     placed = [(mount, guest_device(disks[mount.disk]) if mount.disk else mount.device) for mount in mounts]
     if not placed:
         return {}
+    # With `any` cloud-init looks first: a disk that was kept, cloned or restored comes to a new guest with what is on
+    # it. With `none` it makes a file system there, whatever `overwrite` says.
     made = [
-        {"device": device, "filesystem": mount.type, "partition": "none", "overwrite": False}
+        {"device": device, "filesystem": mount.type, "partition": "any", "overwrite": False}
         for mount, device in placed
         if mount.disk
     ]
