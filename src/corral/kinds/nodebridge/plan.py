@@ -201,6 +201,6 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeBridgeStatus:
     said = verdict(outcome, ready_message="every node has the bridge")
     return NodeBridgeStatus(
         observed_generation=bridge.metadata.generation,
-        nodes=tuple(sorted(node.metadata.name for node in chosen(snapshot))),
+        nodes=tuple(sorted(c.node for c in changes(snapshot) if c.stage is Stage.DONE and not c.leaves)),
         conditions=conditions(bridge, bridge.status.conditions, said, snapshot.now),
     )

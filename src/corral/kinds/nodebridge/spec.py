@@ -31,7 +31,7 @@ class NodeBridgeSpec(Model, frozen=True, kw_only=True):
 
 
 class NodeBridgeStatus(BasicStatus, frozen=True, kw_only=True):
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # that have the bridge, as it is asked for
 
 
 @kind(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader
+from corral.engine import Controller, Key, KindController, Outcome, OutsideFailed, Plan, Reader, is_controlled_by
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.snapshots import (
@@ -34,16 +34,17 @@ class WukongSnapshotReconciler:
         asked = read.get(WukongSnapshot, key.name, key.namespace)
         if asked is None:
             return None
-        wukong = asked.spec.wukong_name
+        wukong = read.get(Wukong, asked.spec.wukong_name, key.namespace)
+        machine = _machine_of(wukong, read)
         taken = read.get(VirtualMachineSnapshot, key.name, key.namespace)
         content = taken.status.virtual_machine_snapshot_content_name if taken else ""
         return Snapshot(
             object=asked,
             now=read.now,
             absent=frozenset(kind for kind in (VirtualMachineSnapshot, VolumeSnapshot) if not read.serves(kind)),
-            wukong=read.get(Wukong, wukong, key.namespace),
-            machine=read.get(VirtualMachine, names.machine_name(wukong), key.namespace),
-            instance=read.get(VirtualMachineInstance, names.machine_name(wukong), key.namespace),
+            wukong=wukong,
+            machine=machine,
+            instance=read.get(VirtualMachineInstance, machine.metadata.name, key.namespace) if machine else None,
             taken=taken,
             content=read.get(VirtualMachineSnapshotContent, content, key.namespace) if content else None,
             volumes=read.owned(VolumeSnapshot, asked),
@@ -70,6 +71,14 @@ class WukongSnapshotReconciler:
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> WukongSnapshotStatus:
         return report(snapshot, outcome)
+
+
+def _machine_of(wukong: Wukong | None, read: Reader) -> VirtualMachine | None:
+    """Not one of somebody else under its name: that is neither frozen nor snapshot."""
+    if wukong is None:
+        return None
+    found = read.get(VirtualMachine, names.machine_name(wukong.metadata.name), wukong.metadata.namespace)
+    return found if found is not None and is_controlled_by(found, wukong) else None
 
 
 def of_wukong(obj: Wukong | VirtualMachine | VirtualMachineInstance, read: Reader) -> Iterable[Key]:

@@ -147,6 +147,7 @@ async def test_a_bridge_is_a_policy_for_each_node_that_was_chosen_and_ready_when
     assert (interface["type"], interface["state"], interface["mtu"]) == ("linux-bridge", "up", 9000)
     assert interface["ipv4"] == {"enabled": False}
     assert (await nodes.ready())[:2] == ("False", "NodesChanging")
+    assert (await nodes.client.get(NodeBridge, "lan")).status.nodes == (), "none has it yet"
 
     await nodes.nmstate_says(SUCCESS, "node-1")
     await nodes.has_bridge("node-1")

@@ -262,6 +262,19 @@ async def test_an_operator_that_dies_while_a_guest_is_frozen_leaves_none_frozen(
     keeper.cancel()
 
 
+@pytest.mark.parametrize("disks", [(), ("root",)], ids=["whole", "disk"])
+async def test_a_machine_of_somebody_else_under_the_wukongs_name_is_not_snapshot(disks: tuple[str, ...]) -> None:
+    world = SnapshotWorld()
+    metadata = {"name": "vm", "namespace": NAMESPACE}
+    spec = {"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}}
+    world.server.add({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
+    await world.open()
+    await world.take(disks=disks)
+    assert (await world.told("Ready"))[1] == "MachineMissing"
+    assert world.standin.machines.freezes == []
+    assert world.names(VirtualMachineSnapshot) == world.names(VolumeSnapshot) == []
+
+
 async def test_a_disk_that_the_wukong_does_not_have_is_told_with_those_it_has() -> None:
     world = SnapshotWorld()
     await world.open()
