@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import click
@@ -17,11 +18,12 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInsta
 from corral.kinds.wukong.power import Act, CannotDo, Decision, Edit, Machine, Step
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.client import Client, Precondition
-from corral.kube.errors import ApiError, NotFound, ServerError
+from corral.kube.errors import ApiError, Conflict, NotFound, ServerError
 from corral.kube.meta import Object
 
 FIELD_MANAGER = "corral-vm"
 CONSOLE_PROTOCOL = "plain.kubevirt.io"
+TRIES_MAX = 5
 
 T = TypeVar("T", bound=Object)
 Decide = Callable[[Machine], Decision]
@@ -107,8 +109,19 @@ def _carry_out(cluster: Cluster, name: str, decide: Decide) -> None:
     click.echo(asyncio.run(ask()))
 
 
+class Overtaken(Exception):
+    """The Wukong changed between the look and the edit: mostly its status, which the operator writes."""
+
+
 async def carried_out(client: Client, namespace: str, name: str, decide: Decide) -> str:
-    """What was decided, once it is done."""
+    """What was decided, once it is done. An edit that comes too late is decided anew."""
+    for _ in range(TRIES_MAX):
+        with suppress(Overtaken):
+            return await _tried(client, namespace, name, decide)
+    raise Failure(f"Wukong {namespace}/{name} is being changed by others all the time; nothing was done, try again")
+
+
+async def _tried(client: Client, namespace: str, name: str, decide: Decide) -> str:
     machine = await machine_called(client, namespace, name)
     try:
         decision = decide(machine)
@@ -146,9 +159,12 @@ async def _do(client: Client, wukong: Wukong, step: Step) -> None:
     match step:
         case Edit(merge):
             seen = Precondition(uid=meta.uid, resource_version=meta.resource_version)
-            await client.patch(
-                Wukong, meta.name, meta.namespace, merge=merge, precondition=seen, field_manager=FIELD_MANAGER
-            )
+            try:
+                await client.patch(
+                    Wukong, meta.name, meta.namespace, merge=merge, precondition=seen, field_manager=FIELD_MANAGER
+                )
+            except Conflict as error:
+                raise Overtaken from error
         case Act(of, action, options):
             try:
                 await client.act(of, called, meta.namespace, action=action, options=options)

@@ -13,6 +13,7 @@ from corral.kinds.wukong import power
 from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration, migration_to
 from corral.kinds.wukong.power import Machine
 from corral.kube.client import Client
+from corral.testing.apiserver.faults import Fault
 from corral.testing.kubevirt_standin.subresources import EchoConsole, StandInApi
 from tests.unit.kinds.wukong.world import KUBEVIRT, NAMESPACE, World, a_wukong
 
@@ -55,6 +56,15 @@ async def test_a_machine_stops_and_a_start_brings_its_strategy_back(strategy: st
     assert await world.phase() == "Running"
     assert (await world.wukong()).spec == before
     assert world.events("Drifted") == []
+
+
+async def test_an_edit_that_comes_too_late_is_decided_anew_and_not_for_ever() -> None:
+    world = await with_strategy("{}")
+    world.server.fail_next(Fault.CONFLICT, method="PATCH", client="person", times=2)
+    assert await world.say(power.stop) == "Wukong lab/vm is to stop"
+    world.server.fail_next(Fault.CONFLICT, method="PATCH", client="person", times=100)
+    with pytest.raises(Failure, match="is being changed by others all the time; nothing was done, try again"):
+        await world.say(power.start)
 
 
 async def test_a_suspended_machine_is_not_told_to_stop_or_start_and_its_spec_stays() -> None:
