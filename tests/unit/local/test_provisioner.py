@@ -51,5 +51,7 @@ def test_a_new_picture_drops_what_went_during_a_gap_and_an_unfinished_one_change
 
 
 def test_one_that_was_made_again_under_its_name_is_another() -> None:
-    picture = seen(InitStart(), InitDone("7"), Put(volume("a", "old")), Put(volume("a", "new")), Gone(volume("a", "old")))
+    picture = seen(
+        InitStart(), InitDone("7"), Put(volume("a", "old")), Put(volume("a", "new")), Gone(volume("a", "old"))
+    )
     assert [one.metadata.uid for one in picture] == ["new"]
