@@ -18,7 +18,7 @@ import msgspec
 
 from bench.claims import Claim, Run
 from bench.lab import Kubectl, Operator, namespace, operator, until
-from bench.process import Settings
+from bench.process import MeasurementFailed, Settings
 from bench.server import bare_post, bare_session, our_client
 from bench.world import at_once
 from corral.kinds.nodeset.spec import NodeSet
@@ -177,8 +177,18 @@ def gone(kubectl: Kubectl) -> None:
     """With nobody left to ask, workers of a slurmctld elsewhere stay; whoever knows that nothing runs deletes them."""
     kubectl("delete", "controller", "--all")
     kubectl("delete", "nodeset", "--all", "--wait=false")
-    kubectl("delete", f"--raw=/api/v1/namespaces/{kubectl.namespace}/pods")
+    pods = Pod.resource.path(kubectl.namespace)
+    until("the pods are deleted", lambda: is_deleted(kubectl, pods))
     until("no NodeSet is left", lambda: not kubectl("get", "nodeset", "-o", "name").strip())
+
+
+def is_deleted(kubectl: Kubectl, collection: str) -> bool:
+    """The API server ends a request after a minute, also one that still has thousands of objects to delete."""
+    try:
+        kubectl("delete", f"--raw={collection}")
+    except MeasurementFailed:
+        return False
+    return True
 
 
 def bare(settings: Settings, where: str, pod: dict[str, Any]) -> Bare:
