@@ -1,5 +1,6 @@
 """What becomes of an owner's children: make, change, put back, prune, or leave alone."""
 
+import sys
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ from msgspec import structs
 
 from corral.engine import Apply, Create, Delete, Once, Plan, children, controller_reference
 from corral.engine.children import APPLIED, NORMALISED, BadChild, with_metadata, with_normalised
+from corral.engine.differences import Differences, Wire, differences
 from corral.kube.meta import EMPTY, Object, ObjectMeta, Resource
 from corral.kube.models.apps_v1 import Deployment, DeploymentSpec
 from corral.kube.models.core_v1 import (
@@ -233,3 +235,34 @@ def test_many_differences_are_counted_not_listed() -> None:
     action = the_apply(children(OWNER, [a_map(**many)], [made(a_map(**many), data={"theirs": "x"})]))
 
     assert action.message == "someone else changed data.k0, data.k1, data.k2, data.k3, data.k4 and 3 more; put back"
+
+
+def test_what_was_found_in_sync_is_not_compared_again_until_one_side_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def counted(kind: type[Object], desired: Wire, observed: Wire) -> Differences:
+        compared.append(kind.__name__)
+        return differences(kind, desired, observed)
+
+    monkeypatch.setattr(sys.modules[BadChild.__module__], "differences", counted)
+    wish, present = a_map(k="v"), made(a_map(k="v"))
+    for _ in range(3):
+        assert children(OWNER, [a_map(k="v")], [present]) == Plan()
+    assert len(compared) == 1
+    drifted = structs.replace(present, data={"k": "other"})
+    assert the_apply(children(OWNER, [wish], [drifted])).reason == "Drifted"
+    assert the_apply(children(OWNER, [a_map(k="new")], [present])).reason == "Changed"
+    assert the_apply(children(OWNER, [wish], [present], manager="another")).reason == "Changed"
+    heir = Toy(metadata=structs.replace(OWNER.metadata, uid="u-heir"))
+    assert [wait.reason for wait in children(heir, [wish], [present]).waits] == ["NameTaken"]
+
+
+def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, remembered = sys.modules[BadChild.__module__], dict[str, object]()
+    monkeypatch.setattr(module, "REMEMBERED_MAX", 2)
+    monkeypatch.setattr(module, "_in_sync", remembered)
+    for number in range(5):
+        child = made(a_map())
+        present = with_metadata(child, structs.replace(child.metadata, uid=f"u-{number}"))
+        assert children(OWNER, [a_map()], [present]) == Plan()
+    assert list(remembered) == ["u-3", "u-4"]

@@ -16,6 +16,9 @@ digest: we changed our mind. The same digest but another field: someone changed 
 another way. `act` tells these apart, because it sees the server's answer to our apply: what is still different there,
 the server made so, and it writes those paths into `corral.dev/normalised` (path -> digest of the server's value). Here
 such a difference counts as in sync. Without this, a normalised field would be applied for ever.
+
+A comparison that found a child in sync is remembered, since most passes are about something else: the same wish beside
+the same observed object, which is frozen and so the same as long as nobody has written to it, is in sync still.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +28,7 @@ import msgspec
 
 from corral.engine.actions import Apply, Create, Delete, controller_reference, is_controlled_by, target
 from corral.engine.differences import Wire, differences, digest, wire
-from corral.engine.plan import Plan, Wait
+from corral.engine.plan import NOTHING, Plan, Wait
 from corral.kube.meta import Object, ObjectMeta, ObjectRef, ref
 from corral.kube.unstructured import Unstructured
 
@@ -33,6 +36,7 @@ APPLIED = "corral.dev/applied"
 NORMALISED = "corral.dev/normalised"
 ONCE = "once"  # in place of a digest that nobody would ever compare, and that would be one of a generated secret
 PATHS_SHOWN_MAX = 5
+REMEMBERED_MAX = 4_096  # children; the oldest is forgotten, and compared anew
 
 T = TypeVar("T", bound=Object)
 
@@ -45,6 +49,15 @@ class Once(msgspec.Struct, frozen=True):
     """A child that is made once and never changed afterwards: a pod, a generated Secret."""
 
     object: Object
+
+
+class _InSync(msgspec.Struct, frozen=True):
+    child: Object  # as desired, without the mark
+    manager: str
+    present: Object
+
+
+_in_sync: dict[str, _InSync] = {}  # by uid
 
 
 def manager_name(kind: type[Object]) -> str:
@@ -62,11 +75,12 @@ def children(owner: Object, desired: Iterable[Object | Once], observed: Iterable
     there = {ref(child): child for child in observed}
     wanted: dict[ObjectRef, Plan] = {}
     for entry in desired:
-        child = _as_child(entry, owner, manager)
+        once = isinstance(entry, Once)
+        child = _placed(entry.object if isinstance(entry, Once) else entry, owner)
         name = ref(child)
         if name in wanted:
             raise BadChild(f"{ref(owner)}: {name} is desired twice")
-        wanted[name] = _one_child(owner, child, there.get(name), once=isinstance(entry, Once))
+        wanted[name] = _one_child(owner, child, there.get(name), manager, once=once)
     surplus = (there[name] for name in sorted(there.keys() - wanted.keys()))
     pruned = (_prune(owner, child) for child in surplus if _is_ours(child, owner, manager))
     return Plan(
@@ -75,17 +89,33 @@ def children(owner: Object, desired: Iterable[Object | Once], observed: Iterable
     )
 
 
-def _one_child(owner: Object, child: Object, present: Object | None, *, once: bool) -> Plan:
-    kind = child.resource.kind
+def _one_child(owner: Object, child: Object, present: Object | None, manager: str, *, once: bool) -> Plan:
     if present is None:
-        make = Create if once else Apply
-        return Plan(actions=(make(object=child, reason="Missing", message=f"the {kind} does not exist yet"),))
+        make, message = Create if once else Apply, f"the {child.resource.kind} does not exist yet"
+        return Plan(actions=(make(object=_marked(child, manager, once=once), reason="Missing", message=message),))
     if not is_controlled_by(present, owner):
         return Plan(waits=(name_taken(owner, present),))
     if present.metadata.deletion_timestamp is not None:
         message = f"{ref(present)} is being deleted; it is made again when it is gone"
         return Plan(waits=(Wait(reason="ChildBeingDeleted", message=message, on=ref(present)),))
-    return Plan() if once else _in_line(child, present)
+    if once or _is_remembered(child, manager, present):
+        return NOTHING
+    plan = _in_line(_marked(child, manager, once=False), present)
+    if plan is NOTHING:
+        _remember(child, manager, present)
+    return plan
+
+
+def _is_remembered(child: Object, manager: str, present: Object) -> bool:
+    found = _in_sync.get(present.metadata.uid)
+    return found is not None and found.present is present and found.manager == manager and found.child == child
+
+
+def _remember(child: Object, manager: str, present: Object) -> None:
+    _in_sync.pop(present.metadata.uid, None)
+    if len(_in_sync) >= REMEMBERED_MAX:
+        del _in_sync[next(iter(_in_sync))]
+    _in_sync[present.metadata.uid] = _InSync(child, manager, present)
 
 
 def _in_line(child: Object, present: Object) -> Plan:
@@ -95,7 +125,7 @@ def _in_line(child: Object, present: Object) -> Plan:
     differ = differences(type(child), comparable(child), wire(present))
     foreign = {path: value for path, value in differ.items() if not is_normalised(before, path, value)}
     if decided_before and not foreign:
-        return Plan()
+        return NOTHING
     if decided_before:
         reason, message = "Drifted", f"someone else changed {paths_text(foreign)}; put back"
     else:
@@ -173,17 +203,20 @@ def with_normalised(child: T, answer: Object) -> T | None:
     return _with_annotations(child, annotations)
 
 
-def _as_child(desired: Object | Once, owner: Object, manager: str) -> Object:
-    obj = desired.object if isinstance(desired, Once) else desired
+def _placed(obj: Object, owner: Object) -> Object:
+    """In its namespace, with its owner."""
     meta = obj.metadata
     namespace = (meta.namespace or owner.metadata.namespace) if obj.resource.namespaced else ""
     if owner.metadata.namespace not in ("", namespace):
         where = f"in namespace {namespace}" if namespace else "cluster-wide"
         raise BadChild(f"{ref(owner)} cannot own {ref(obj)} {where}: an owner reference does not cross namespaces")
     references = (*meta.owner_references, controller_reference(owner))
-    child = with_metadata(obj, msgspec.structs.replace(meta, namespace=namespace, owner_references=references))
-    mark = f"{manager}/{ONCE if isinstance(desired, Once) else digest(wire(child))}"
-    return _with_annotations(child, {**meta.annotations, APPLIED: mark})
+    return with_metadata(obj, msgspec.structs.replace(meta, namespace=namespace, owner_references=references))
+
+
+def _marked(child: Object, manager: str, *, once: bool) -> Object:
+    mark = f"{manager}/{ONCE if once else digest(wire(child))}"
+    return _with_annotations(child, {**child.metadata.annotations, APPLIED: mark})
 
 
 def _with_annotations(obj: T, annotations: Mapping[str, str]) -> T:
