@@ -38,6 +38,7 @@ Name = tuple[str, str]  # namespace and name
 
 OPTIONAL: tuple[type[Object], ...] = (*PROJECTS, VirtualMachineRestore)
 
+AT_ONCE = 16  # a pass mostly waits for the server: hundreds of new machines would queue behind the few under way
 BY_ADDRESS, BY_NAMESPACE, BY_STATIC = "address", "namespace", "static"
 BY_DISK, BY_NETWORK, BY_SECRET, BY_SNAPSHOT, BY_WUKONG = "disk", "network", "secret", "snapshot", "wukong"
 
@@ -270,7 +271,7 @@ def _keys(wukongs: Iterable[Wukong]) -> list[Key]:
 
 def controller() -> Controller[Wukong, Snapshot]:
     return (
-        Controller.for_(Wukong, WukongReconciler())
+        Controller.for_(Wukong, WukongReconciler(), workers=AT_ONCE)
         .owns(VirtualMachine, optional=True)
         .owns(NetworkAttachmentDefinition, optional=True)
         .owns(Secret)
