@@ -65,11 +65,14 @@ def gathered(nodeset: str, told: Told, before: Before | None) -> tuple[Worker, .
 
 
 def _is_ours(node: Node, nodeset: str) -> bool:
-    """By its ordinal; or else by its first feature, for NodeSets `a` and `a-b` may both have an `a-b-c`."""
-    if names.worker_ordinal(nodeset, node.name) is not None:
-        return True
-    first, dynamic = node.features[:1] == (nodeset,), Flag.DYNAMIC_NORM in node.state.flags
-    return first and dynamic and names.is_worker_of(nodeset, node.name)
+    """By its ordinal; or else by its first feature, for NodeSets `a` and `a-b` may both have an `a-b-c`.
+
+    It came by registering. One that stands in slurm.conf is another machine, as of a Slurm that runs elsewhere.
+    """
+    if Flag.DYNAMIC_NORM not in node.state.flags:
+        return False
+    first = node.features[:1] == (nodeset,)
+    return names.worker_ordinal(nodeset, node.name) is not None or (first and names.is_worker_of(nodeset, node.name))
 
 
 def _ordinals(nodeset: str, found: Sequence[str], before: Mapping[str, Worker]) -> list[tuple[str, int | None]]:

@@ -296,9 +296,21 @@ def test_a_node_that_somebody_else_has_drained_stays_with_its_drain_until_that_i
 
 
 def test_a_node_without_a_pod_that_nobody_wants_is_drained_and_forgotten() -> None:
-    idle, drained = a_worker(7, pod=False, state="DOWN"), a_worker(8, pod=False, state="DOWN+DRAIN", reason=OURS)
+    idle = a_worker(7, pod=False, state="DOWN+DYNAMIC_NORM")
+    drained = a_worker(8, pod=False, state="DOWN+DRAIN+DYNAMIC_NORM", reason=OURS)
     decided = plan(a_snapshot(a_worker(0), idle, drained, replicas=1))
     assert calls(decided) == [Drain(node="gpu-7", reason=OURS), Forget(node="gpu-8")]
+
+
+def test_a_machine_of_slurm_conf_that_is_called_like_a_worker_is_neither_drained_nor_forgotten() -> None:
+    """As where slurmctld runs elsewhere, with nodes of its own that have the same feature."""
+    static = [a_worker(7, pod=False, state="IDLE"), a_worker(8, pod=False, state="MIXED+CLOUD", jobs=(3,))]
+    for deleted_too in (False, True):
+        assert calls(plan(a_snapshot(a_worker(0), *static, replicas=1, deleted=deleted_too))) == (
+            [Drain(node="gpu-0", reason="corral: deletion of NodeSet lab/gpu", spares_others=False)]
+            if deleted_too
+            else []
+        )
 
 
 # --- deletion
