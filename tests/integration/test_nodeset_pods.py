@@ -7,8 +7,12 @@ import msgspec
 import pytest
 
 from corral.kinds.nodeset.fitting import STAYS, staying
-from corral.kube.models.core_v1 import Toleration
+from corral.kinds.nodeset.resized import is_resized
+from corral.kinds.nodeset.worker import worker_pod
+from corral.kinds.nodeset.workers import Place
+from corral.kube.models.core_v1 import Pod, Toleration
 from corral.testing.cluster import Cluster
+from tests.unit.kinds.nodeset.builders import SLURM, a_nodeset
 
 pytestmark = pytest.mark.cluster
 
@@ -45,3 +49,38 @@ def test_a_pod_that_is_there_can_be_told_to_stay_whatever_drives_pods_out(
 def test_one_that_is_made_with_it_gets_no_other(corral_cluster: Cluster, corral_namespace: str) -> None:
     corral_cluster.kubectl("-n", corral_namespace, "create", "-f", "-", stdin=a_pod("gpu-0", STAYS))
     assert tolerations(corral_cluster, corral_namespace, "gpu-0") == [STAYS]
+
+
+def test_a_worker_that_is_resized_in_place_is_noticed_by_its_generation_and_its_limits(
+    corral_cluster: Cluster, corral_namespace: str
+) -> None:
+    """The generation grows with a change of the spec, and with no other: not when a pod is bound or told its state."""
+    cluster, namespace = corral_cluster, corral_namespace
+    nodeset = a_nodeset(slurmd={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})
+    made = worker_pod(nodeset, SLURM, Place(name="gpu-0", ordinal=0))
+    content: dict[str, Any] = msgspec.to_builtins(made)
+    content["metadata"]["namespace"] = namespace
+    content["spec"] |= {"nodeSelector": {"nobody": "has it"}}
+    cluster.kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(content))
+
+    def found() -> Pod:
+        return msgspec.json.decode(cluster.kubectl("-n", namespace, "get", "pod", "gpu-0", "-o", "json"), type=Pod)
+
+    cluster.kubectl("-n", namespace, "annotate", "pod", "gpu-0", "some=thing")
+    status = json.dumps({"status": {"conditions": [{"type": "SlurmNodeStateIdle", "status": "True"}]}})
+    cluster.kubectl("-n", namespace, "patch", "pod", "gpu-0", "--subresource=status", f"--patch={status}")
+    bound = json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "gpu-0", "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+        }
+    )
+    path = f"/api/v1/namespaces/{namespace}/pods/gpu-0/binding"
+    cluster.kubectl("create", f"--raw={path}", "-f", "-", stdin=bound)
+    assert (found().metadata.generation, is_resized(nodeset, made, found())) == (1, False)
+    limits = {"name": "slurmd", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}
+    smaller = json.dumps({"spec": {"containers": [limits]}})
+    cluster.kubectl("-n", namespace, "patch", "pod", "gpu-0", "--subresource=resize", f"--patch={smaller}")
+    assert (found().metadata.generation, is_resized(nodeset, made, found())) == (2, True)

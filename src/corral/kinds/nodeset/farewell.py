@@ -16,7 +16,7 @@ from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.each import beside
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.leaving import without
-from corral.kinds.nodeset.making import ended
+from corral.kinds.nodeset.making import ended, guarded
 from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
@@ -34,10 +34,20 @@ LOOKED_AGAIN_S = 5.0
 
 
 def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    """Deletion ends when pods and Slurm's records are gone, or when the Controller is."""
+    """Deletion ends when pods and Slurm's records are gone, or when the Controller is.
+
+    Until then nobody evicts a worker. The guard comes last: where the namespace goes too, it cannot be made again, and
+    nothing waits for it.
+    """
     nodeset = snapshot.object
     if FINALIZER not in nodeset.metadata.finalizers:
         return NOTHING
+    guard = guarded(nodeset, snapshot.guards) if any(worker.pod for worker in known) else NOTHING
+    return beside(_taken_leave(snapshot, known), guard)
+
+
+def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
+    nodeset = snapshot.object
     with_pod = [worker for worker in known if worker.pod]
     if snapshot.controller is None:
         return _with_nobody_to_ask(snapshot, known) if with_pod else _let_go(snapshot)

@@ -10,6 +10,7 @@
     a drain of ours on a worker that stays    lift it
     somebody's drain that slurmctld has lost  set it again (see `restoring`)
     a state in Slurm that changed    show it as conditions of the worker's pod
+    a worker that was resized        tell people (see `resized`)
     something that is refused        what does not need it is done all the same: each worker's own, and each of these
     the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
 
@@ -38,8 +39,9 @@ from corral.kinds.nodeset.machine import Trouble
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
-from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, drained, left_alone, removed, slurm_call
+from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, kept_free, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import opened, reserved
+from corral.kinds.nodeset.resized import resized
 from corral.kinds.nodeset.restoring import restored
 from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.shown import shown
@@ -59,7 +61,9 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if snapshot.controller is None:
         name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
-        return Plan(waits=(Wait(reason="ControllerMissing", message=f"waiting for Controller {name}"),))
+        missing = Wait(reason="ControllerMissing", message=f"waiting for Controller {name}")
+        guard = guarded(nodeset, snapshot.guards) if snapshot.pods else NOTHING
+        return beside(guard, Plan(waits=(missing,)))
     return _with_states_shown(snapshot, _decided(snapshot, snapshot.controller))
 
 
@@ -67,6 +71,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
     nodeset = snapshot.object
     try:
         fates = fates_of(snapshot, controller)
+        told = resized(snapshot, controller, fates.settled)
     except (BadOverride, BadUpdate) as error:
         return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
     return beside(
@@ -78,6 +83,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         fates.waiting,
         scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers),
         _not_yet(fates),
+        told,
         _unanswered(snapshot),
         reserved(snapshot, fates.outdated),
     )
@@ -136,9 +142,10 @@ def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """A worker that stays is not drained by us: it was to go, and people changed their mind; or its node was.
 
     One that is not ready, or has not registered, keeps its drain until it has: a job would be given to a slurmd that is
-    not there, or is elsewhere by now.
+    not there, or is elsewhere by now. Of one that is invalid slurmctld would refuse to lift it; it is made anew.
     """
-    ours = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
+    known = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
+    ours = [worker for worker in known if not worker.is_invalid]
     message = "it stays: a drain of ours is lifted"
     return each((slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message),) for w in ours)
 
@@ -153,7 +160,7 @@ def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Pl
     if trouble.leaves:
         return removed(snapshot, [worker], trouble.why)
     may_get_jobs = worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY)
-    return Plan(actions=drained(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
+    return Plan(actions=kept_free(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
 
 
 def _not_yet(fates: Fates) -> Plan:

@@ -71,12 +71,21 @@ def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
 
 
 def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = True) -> tuple[Action, ...]:
-    reason, message = _reason(snapshot, worker, why), f"it is to go ({why}); {jobs_text(worker.jobs)}"
-    told = EmitEvent(
-        regarding=target(snapshot.object), reason="Draining", message=f"{worker.name}: {message}", action="Drain"
-    )
-    call = Drain(node=worker.name, reason=reason, spares_others=spares_others)
-    return slurm_call(snapshot, call, "WorkerLeaves", message), told
+    call = Drain(node=worker.name, reason=_reason(snapshot, worker, why), spares_others=spares_others)
+    return _told(snapshot, call, "WorkerLeaves", f"it is to go ({why}); {jobs_text(worker.jobs)}")
+
+
+def kept_free(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+    """Drained, and it stays."""
+    call = Drain(node=worker.name, reason=_reason(snapshot, worker, why))
+    message = f"{why}: it gets no job until that is over, and stays; {jobs_text(worker.jobs)}"
+    return _told(snapshot, call, "MachineInTrouble", message)
+
+
+def _told(snapshot: Snapshot, call: Drain, reason: str, message: str) -> tuple[Action, ...]:
+    said = f"{call.node}: {message}"
+    told = EmitEvent(regarding=target(snapshot.object), reason="Draining", message=said, action="Drain")
+    return slurm_call(snapshot, call, reason, message), told
 
 
 def _reason(snapshot: Snapshot, worker: Worker, why: str) -> str:

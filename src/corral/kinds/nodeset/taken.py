@@ -30,7 +30,7 @@ def apart(snapshot: Snapshot, pods: Sequence[Pod], made: Callable[[Sequence[Pod]
     return beside(
         made(free),
         *(made([pod]) for pod in known if left_s[pod.metadata.name] <= 0),
-        _told([*left_s]),
+        _told([*left_s], by_ordinal=not snapshot.object.spec.is_per_machine),
         Plan(again_after_s=min((after_s for after_s in left_s.values() if after_s > 0), default=None)),
     )
 
@@ -51,11 +51,12 @@ def _left_s(snapshot: Snapshot, name: str) -> float:
     return (snapshot.taken[name] + timedelta(seconds=TRIED_EVERY_S) - snapshot.now).total_seconds()
 
 
-def _told(names: Sequence[str]) -> Plan:
+def _told(names: Sequence[str], *, by_ordinal: bool) -> Plan:
     if not names:
         return NOTHING
+    otherwise = ", or leave these ordinals out (spec.reserveOrdinals)" if by_ordinal else ""
     message = (
-        f"not made, for there is a pod of that name, or a claim, that is not of this NodeSet: {some(names)}. Delete or "
-        "rename what is there, or leave these ordinals out (spec.reserveOrdinals); all others are made"
+        f"not made, for there is a pod of that name, or a claim, that is not of this NodeSet: {some(names)}. All the "
+        f"others are made. Delete or rename what is there{otherwise}"
     )
     return Plan(waits=(Wait(reason=NAME_TAKEN, message=message, stalled=True),))

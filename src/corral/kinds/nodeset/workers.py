@@ -163,11 +163,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether its Kubernetes node no longer says what it registered with."""
         return self.pod is not None and is_otherwise(self.pod, self.machine)
 
+    @property
+    def is_invalid(self) -> bool:
+        """It registered with less than is on record: slurmctld has drained it, and lets nobody lift that."""
+        return self.node is not None and Flag.INVALID_REG in self.node.state.flags
+
     @derived
     def is_registered_wrong(self) -> bool:
         if self.pod is None or self.node is None or self.is_unfilled:
             return False
-        return Flag.INVALID_REG in self.node.state.flags or is_registered_wrong(self.line, self.node)
+        return self.is_invalid or is_registered_wrong(self.line, self.node)
 
     @derived
     def lacks_gres(self) -> bool:

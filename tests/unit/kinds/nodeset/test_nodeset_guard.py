@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from corral.engine import Apply
+from corral.engine import Apply, EmitEvent
 from corral.kinds.nodeset.making import guarded
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
-from tests.unit.kinds.nodeset.builders import a_nodeset, a_snapshot, a_worker, the_guard
+from tests.unit.kinds.nodeset.builders import UNKNOWN, a_nodeset, a_snapshot, a_worker, the_guard
 
 
 def evictions_allowed(guard: PodDisruptionBudget, *, pods: int, healthy: int, replicas: int) -> bool:
@@ -41,6 +42,27 @@ SITUATIONS = {
 @pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
 def test_no_worker_may_be_evicted(situation: dict[str, int]) -> None:
     assert not evictions_allowed(the_guard(a_nodeset()), **situation)
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        a_snapshot(a_worker(0, jobs=(7,), state="MIXED"), deleted=True),
+        a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True),
+        a_snapshot(a_worker(0), controller=None),
+    ],
+    ids=["the NodeSet goes", "it goes, and Slurm is silent", "its Controller is missing"],
+)
+def test_while_there_is_a_worker_a_guard_that_somebody_took_away_is_made_again(snapshot: Snapshot) -> None:
+    assert plan(snapshot).is_empty or not any(isinstance(one, Apply) for one in plan(snapshot).actions)
+    *_, last = [one for one in plan(replace(snapshot, guards=())).actions if not isinstance(one, EmitEvent)]
+    assert isinstance(last, Apply)
+    assert last.object == the_guard(snapshot.object)
+
+
+def test_nobody_is_guarded_where_nobody_is() -> None:
+    for snapshot in (a_snapshot(deleted=True), a_snapshot(controller=None)):
+        assert not any(isinstance(one, Apply) for one in plan(replace(snapshot, guards=())).actions)
 
 
 def test_an_earlier_guard_that_let_some_go_is_put_right() -> None:

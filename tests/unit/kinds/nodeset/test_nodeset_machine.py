@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from corral.engine import Create, Patch, Plan
+from corral.engine import Create, EmitEvent, Outside, Patch, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.fitting import STAYS, staying
 from corral.kinds.nodeset.machine import says_else
@@ -76,6 +76,15 @@ def test_off_a_node_that_is_not_ready_it_does_not() -> None:
     worker = on(a_worker(0, state="IDLE+DRAIN", reason="corral: Kubernetes node m is not ready"))
     unreachable = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
     assert decided(worker, a_machine(ready="Unknown", taints=(unreachable,))).actions == ()
+
+
+@pytest.mark.parametrize(("machine", "stays"), [(a_machine(ready="Unknown"), True), (a_machine(cordoned=True), False)])
+def test_people_are_told_whether_a_drained_worker_stays_or_goes(machine: Node, stays: bool) -> None:
+    found = decided(on(a_worker(0)), machine)
+    told = {one.message.removeprefix("gpu-0: ") for one in found.actions if isinstance(one, Outside | EmitEvent)}
+    assert len(told) == 1  # the drain and the event say the same
+    (message,) = told
+    assert ("and stays" in message, "it is to go" in message) == (stays, not stays)
 
 
 @pytest.mark.parametrize("key", ["maintenance", "node.kubernetes.io/out-of-service"])

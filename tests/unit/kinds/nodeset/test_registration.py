@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from corral.engine import Patch, Plan
 from corral.kinds import names
-from corral.kinds.nodeset.calls import Forget
+from corral.kinds.nodeset.calls import Forget, Undrain
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.registration import filled, is_of_another, is_registered_wrong, line_of, said_by
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -19,7 +19,16 @@ from corral.kinds.nodeset.workers import Place
 from corral.kube.models.core_v1 import EnvVar, Node, Pod
 from corral.slurm import values as slurm
 from corral.slurm.states import node_state
-from tests.unit.kinds.nodeset.builders import NOW, SLURM, AWorker, a_nodeset, a_snapshot, a_worker, known_revisions
+from tests.unit.kinds.nodeset.builders import (
+    NOW,
+    OURS,
+    SLURM,
+    AWorker,
+    a_nodeset,
+    a_snapshot,
+    a_worker,
+    known_revisions,
+)
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, reasons
 
 ASKING = "Weight=3 Gres=gpu:{gpu/count},shard:{gpu/shards} Features={kind} Topology=default:{rack}"
@@ -219,6 +228,13 @@ def test_one_that_slurmctld_has_drained_for_what_it_registered_with_is_made_anew
     ]
     decided = plan(a_snapshot(*old, replicas=2))
     assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])
+
+
+def test_a_drain_that_slurmctld_lets_nobody_lift_is_not_tried_to_be_lifted() -> None:
+    stays = saying(a_worker(0, state="IDLE+DRAIN+INVALID_REG", reason=OURS), LINE, cpus=4, memory_mb=960)
+    assert calls(plan(a_snapshot(stays))) == []
+    right = saying(a_worker(0, state="IDLE+DRAIN", reason=OURS), LINE, cpus=2, memory_mb=960)
+    assert calls(plan(a_snapshot(right))) == [Undrain(node="gpu-0")]
 
 
 def test_what_slurmctld_drained_for_its_registration_with_a_job_is_waited_for() -> None:
