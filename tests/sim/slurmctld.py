@@ -9,7 +9,7 @@ What was learned from the real daemons, and is kept here:
     a record is deleted only while no job holds it, and no reservation that has begun (2016); one that is not there is
     2018. An order to lift a drain lifts FAIL too, and leaves the node silent for a moment
     a record keeps the CPUs that it was made with, whatever a later registration says; one with fewer is INVALID_REG
-    and drained by slurmctld itself
+    and drained by slurmctld itself, with its own reason in place of any other; nobody lifts that drain
     a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s, which is added to the reason of a drain;
     then its jobs are requeued
     power states come only where a SuspendProgram is configured; a registration ends them
@@ -43,7 +43,7 @@ ITSELF = "slurm"
 SILENT, UNRESUMED = LOST = ("Not responding", "ResumeTimeout reached")
 LOW = "Low socket*core*thread count, Low CPUs"
 POWERING_DOWN, POWERED_DOWN, POWERING_UP = "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP"
-NO_SUCH_NODE, NODE_BUSY, NO_SUCH_PARTITION, PARTITION_AWAY = 2018, 2016, 2000, 2046
+NO_SUCH_NODE, NODE_BUSY, NO_SUCH_PARTITION, PARTITION_AWAY, WRONG_STATE = 2018, 2016, 2000, 2046, 2028
 
 
 class Slurmctld:
@@ -83,7 +83,7 @@ class Slurmctld:
         record.down = record.silent = record.revived = record.told = False
         record.power = ""
         record.invalid = slurmd.cpus < record.cpus
-        if record.invalid and not record.drain:
+        if record.invalid:
             record.drain = True
             self._reason(record, LOW, ITSELF)
         self._is_in_service(record)
@@ -150,6 +150,8 @@ class Slurmctld:
 
     def undrain(self, node: str, by: str) -> None:
         record = self._record(node)
+        if record.invalid:
+            raise Refused(WRONG_STATE, "Invalid node state specified")
         if record.drain or record.fail:
             record.drain = record.fail = False
             self._is_in_service(record)

@@ -16,8 +16,9 @@ from corral.slurm.values import Node
 
 LOOK_EVERY_S = 0.25
 WITHIN_S = 90.0
-A_WHILE_S = 5.0
+A_WHILE_S = 5.0  # slurmctld saves every few seconds
 CPUS = 2  # of every worker
+RESTARTS: Final = (("slurmctld was restarted", False), ("slurmctld was killed", True))
 
 
 class Lab(Protocol):
@@ -69,6 +70,10 @@ TOLD: Final = (
     "forget: Busy 2016",
     "drained with a job: draining, 1 holds it",
     "forget: Busy 2016",
+    "slurmctld was restarted: draining, 1 holds it",
+    "forget: Busy 2016",
+    "slurmctld was killed: draining, 1 holds it",
+    "forget: Busy 2016",
     "the job has ended: drained, 'corral: b', 0 hold it",
     "forget: done",
     "looked up: NotFound 0",
@@ -106,6 +111,12 @@ async def story(lab: Lab) -> tuple[str, ...]:
     await client.drain("w-0", "corral: b")
     await state("drained with a job", holders=True)
     told.append(await refused("forget", client.delete_node("w-0")))
+    for what, kill in RESTARTS:
+        await asyncio.sleep(A_WHILE_S)
+        lab.restart_slurmctld(kill=kill)
+        await seen(client, lambda _node: True)  # as soon as it answers, also before its slurmd has registered
+        await state(what, holders=True)
+        told.append(await refused("forget", client.delete_node("w-0")))
     lab.end_jobs()
     await until(lambda: stands(client, "drained"))
     await state("the job has ended", holders=True)
@@ -135,6 +146,8 @@ LIVES: Final = (
     "after a HUP: down, 'it will not last'",
     "undrained: removable",
     "with fewer CPUs: drained, 'Low socket*core*thread count, Low CPUs', INVALID_REG, 2 on record",
+    "which nobody lifts: undrain: WrongState",
+    "another reason, and a HUP: drained, 'Low socket*core*thread count, Low CPUs'",
     "with more CPUs: drained, 'Low socket*core*thread count, Low CPUs', 2 on record",
     "in a reservation that has begun: forget: Busy 2016",
     "when it has ended: forget: done",
@@ -146,89 +159,134 @@ LIVES: Final = (
 )
 
 
+class Tale:
+    """`told`: what was seen so far. `before`: w-0 as it was when its slurmd was seen to be another one last."""
+
+    def __init__(self, lab: Lab, before: Node) -> None:
+        self.lab, self.client, self.before = lab, lab.client, before
+        self.told = list[str]()
+
+    def tell(self, what: str) -> None:
+        self.told.append(what)
+
+    async def anew(self, *, is_so: Callable[[Node], bool] = lambda _node: True) -> str:
+        """What is said of w-0 when it has another slurmd."""
+        known = self.before.registered_at
+        self.before = await seen(self.client, lambda node: node.registered_at != known and is_so(node))
+        return said(self.before)
+
+    async def standing(self) -> str:
+        return (await responding(self.client)).state.standing.value
+
+
 async def lives(lab: Lab) -> tuple[str, ...]:
-    client, told, before = lab.client, list[str](), await lab.client.node("w-0")
+    tale = Tale(lab, await lab.client.node("w-0"))
+    for chapter in (restarts, deaths, admins, sizes, reservations, partitions):
+        await chapter(tale)
+    return tuple(tale.told)
 
-    async def anew(what: str, *, is_so: Callable[[Node], bool] = lambda _node: True) -> None:
-        nonlocal before
-        another = await seen(client, lambda node: node.registered_at != before.registered_at and is_so(node))
-        told.append(f"{what}: {said(another)}, another slurmd")
-        before = another
 
+async def restarts(tale: Tale) -> None:
+    lab, client = tale.lab, tale.client
     await moments_later()
     await client.drain("w-0", "bad DIMM")
     lab.kill_slurmd("w-0")
     lab.start_slurmd("w-0")
-    await anew("started again over a drain")
+    tale.tell(f"started again over a drain: {await tale.anew()}, another slurmd")
     await moments_later()
     lab.hang_up("w-0")
-    await anew("after a HUP")
+    tale.tell(f"after a HUP: {await tale.anew()}, another slurmd")
     await moments_later()
     await reconfigured(lab, "UP")
-    await anew("after a reconfigure")
-    await asyncio.sleep(A_WHILE_S)  # slurmctld saves every few seconds
-    for what, kill in (("slurmctld was restarted", False), ("slurmctld was killed", True)):
+    tale.tell(f"after a reconfigure: {await tale.anew()}, another slurmd")
+    await asyncio.sleep(A_WHILE_S)
+    for what, kill in RESTARTS:
         lab.restart_slurmctld(kill=kill)
         node = await seen(client, lambda node: node.registered_at is not None)  # not before its slurmd has registered
-        same = "the same slurmd" if node.registered_at == before.registered_at else "another slurmd"
-        told.append(f"{what}: {said(node)}, {same}")
+        same = "the same slurmd" if node.registered_at == tale.before.registered_at else "another slurmd"
+        tale.tell(f"{what}: {said(node)}, {same}")
     await client.undrain("w-0")
-    told.append(f"undrained: {(await responding(client)).state.standing.value}")
+    tale.tell(f"undrained: {await tale.standing()}")
 
-    await forgotten_and_back(lab, before)
+
+async def deaths(tale: Tale) -> None:
+    lab, client = tale.lab, tale.client
+    await forgotten_and_back(lab, tale.before)
     await client.drain("w-1", "corral: b")
     for name in ("w-0", "w-1"):
         lab.kill_slurmd(name)
     states, _ = await asyncio.gather(until_down(client, "w-0"), until_down(client, "w-1"))
-    told.append(f"its slurmd is killed: {', then '.join(states)}, {(await client.node('w-0')).reason!r}")
-    told.append(f"that of a drained one is killed: DOWN, {(await client.node('w-1')).reason!r}")
+    tale.tell(f"its slurmd is killed: {', then '.join(states)}, {(await client.node('w-0')).reason!r}")
+    tale.tell(f"that of a drained one is killed: DOWN, {(await client.node('w-1')).reason!r}")
     for name in ("w-0", "w-1"):
         lab.start_slurmd(name)
-    told.append(f"started again: {(await responding(client)).state.standing.value}")
-    told.append(f"the drained one is started again: {said(await responding(client, 'w-1'))}")
+    tale.tell(f"started again: {await tale.standing()}")
+    tale.tell(f"the drained one is started again: {said(await responding(client, 'w-1'))}")
 
+
+async def admins(tale: Tale) -> None:
+    lab, client = tale.lab, tale.client
     lab.set_state("w-0", "down", "smoke")
-    told.append(f"set down: {said(await client.node('w-0'))}")
+    tale.tell(f"set down: {said(await client.node('w-0'))}")
     back = await seen(client, lambda node: node.state.base is Base.IDLE)
-    told.append(f"slurmctld has asked its slurmd: {back.state.standing.value}")
-    before = await client.node("w-0")
+    tale.tell(f"slurmctld has asked its slurmd: {back.state.standing.value}")
+    tale.before = await client.node("w-0")
     lab.set_state("w-0", "fail", "it will not last")
-    told.append(f"marked as failing: {said(await client.node('w-0'))}")
+    tale.tell(f"marked as failing: {said(await client.node('w-0'))}")
     await moments_later()
     lab.hang_up("w-0")
-    await anew("after a HUP", is_so=lambda node: Flag.NOT_RESPONDING not in node.state.flags)
-    told[-1] = told[-1].removesuffix(", another slurmd")
+    again = await tale.anew(is_so=lambda node: Flag.NOT_RESPONDING not in node.state.flags)
+    tale.tell(f"after a HUP: {again}")
     await client.undrain("w-0")
-    told.append(f"undrained: {(await responding(client)).state.standing.value}")
+    tale.tell(f"undrained: {await tale.standing()}")
 
+
+async def sizes(tale: Tale) -> None:
+    """What a record was made with stays."""
+    lab, client = tale.lab, tale.client
     await forgotten_and_back(lab, await client.node("w-0"))
-    for what, cpus in (("with fewer CPUs", CPUS - 1), ("with more CPUs", CPUS + 2)):
-        before = await client.node("w-0")
+
+    async def started(cpus: int) -> str:
+        tale.before = await client.node("w-0")
         await moments_later()
         lab.kill_slurmd("w-0")
         lab.start_slurmd("w-0", cpus)
-        await anew(what)
-        invalid = ", INVALID_REG" if Flag.INVALID_REG in before.state.flags else ""
-        told[-1] = told[-1].removesuffix(", another slurmd") + f"{invalid}, {before.cpus} on record"
+        state = await tale.anew()
+        invalid = ", INVALID_REG" if Flag.INVALID_REG in tale.before.state.flags else ""
+        return f"{state}{invalid}, {tale.before.cpus} on record"
 
+    tale.tell(f"with fewer CPUs: {await started(CPUS - 1)}")
+    lifted = await refused("which nobody lifts: undrain", client.undrain("w-0"))
+    tale.tell(lifted.rpartition(" ")[0])  # each version has a number of its own for it
+    await client.drain("w-0", "bad DIMM")
+    await moments_later()
+    lab.hang_up("w-0")
+    tale.tell(f"another reason, and a HUP: {await tale.anew()}")
+    tale.tell(f"with more CPUs: {await started(CPUS + 2)}")
+
+
+async def reservations(tale: Tale) -> None:
+    lab, client = tale.lab, tale.client
     lab.reserve("w-0")
     await seen(client, lambda node: Flag.RESERVED in node.state.flags)
-    told.append(await refused("in a reservation that has begun: forget", client.delete_node("w-0")))
+    tale.tell(await refused("in a reservation that has begun: forget", client.delete_node("w-0")))
     lab.unreserve()
     await seen(client, lambda node: Flag.RESERVED not in node.state.flags)
-    told.append(await refused("when it has ended: forget", client.delete_node("w-0")))
+    tale.tell(await refused("when it has ended: forget", client.delete_node("w-0")))
     await reconfigured(lab, "UP")
-    told.append(f"slurmctld is reconfigured, and the node does not come back: {await names(client)}")
+    tale.tell(f"slurmctld is reconfigured, and the node does not come back: {await names(client)}")
     lab.hang_up("w-0")
-    await anew("after a HUP")
+    tale.tell(f"after a HUP: {await tale.anew()}, another slurmd")
 
+
+async def partitions(tale: Tale) -> None:
+    lab, client = tale.lab, tale.client
     await reconfigured(lab, "INACTIVE")
-    told.append(f"a partition that is inactive: refused, {lab.submit()}")
+    tale.tell(f"a partition that is inactive: refused, {lab.submit()}")
     await reconfigured(lab, "UP")
-    told.append(f"a partition that is up: {lab.submit() or 'accepted'}")
+    tale.tell(f"a partition that is up: {lab.submit() or 'accepted'}")
     await reconfigured(lab, "")
-    told.append(f"the partition is gone, and its job with it: {await end_of_last(client)}")
-    return tuple(told)
+    tale.tell(f"the partition is gone, and its job with it: {await end_of_last(client)}")
 
 
 async def forgotten_and_back(lab: Lab, before: Node) -> None:

@@ -179,7 +179,8 @@ def admin_undrains_ours(world: World, luck: Random) -> None:
     """Somebody lifts whatever drain there is, ours too: at the worst moment a job starts there."""
     drained = [name for name, record in sorted(world.slurm.nodes.items()) if record.drain]
     if world.slurm.up and drained:
-        world.slurm.undrain(luck.choice(drained), "root")
+        with suppress(Refused):
+            world.slurm.undrain(luck.choice(drained), "root")
 
 
 # --- Slurm
