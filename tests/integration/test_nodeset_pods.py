@@ -55,32 +55,30 @@ def test_a_worker_that_is_resized_in_place_is_noticed_by_its_generation_and_its_
     corral_cluster: Cluster, corral_namespace: str
 ) -> None:
     """The generation grows with a change of the spec, and with no other: not when a pod is bound or told its state."""
-    cluster, namespace = corral_cluster, corral_namespace
     nodeset = a_nodeset(slurmd={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})
     made = worker_pod(nodeset, SLURM, Place(name="gpu-0", ordinal=0))
-    content: dict[str, Any] = msgspec.to_builtins(made)
-    content["metadata"]["namespace"] = namespace
-    content["spec"] |= {"nodeSelector": {"nobody": "has it"}}
-    cluster.kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(content))
 
-    def found() -> Pod:
-        return msgspec.json.decode(cluster.kubectl("-n", namespace, "get", "pod", "gpu-0", "-o", "json"), type=Pod)
+    def kubectl(*arguments: str, stdin: str = "") -> str:
+        return corral_cluster.kubectl("-n", corral_namespace, *arguments, stdin=stdin)
 
-    cluster.kubectl("-n", namespace, "annotate", "pod", "gpu-0", "some=thing")
-    status = json.dumps({"status": {"conditions": [{"type": "SlurmNodeStateIdle", "status": "True"}]}})
-    cluster.kubectl("-n", namespace, "patch", "pod", "gpu-0", "--subresource=status", f"--patch={status}")
-    bound = json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "gpu-0", "namespace": namespace},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
-        }
-    )
-    path = f"/api/v1/namespaces/{namespace}/pods/gpu-0/binding"
-    cluster.kubectl("create", f"--raw={path}", "-f", "-", stdin=bound)
-    assert (found().metadata.generation, is_resized(nodeset, made, found())) == (1, False)
-    limits = {"name": "slurmd", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}
-    smaller = json.dumps({"spec": {"containers": [limits]}})
-    cluster.kubectl("-n", namespace, "patch", "pod", "gpu-0", "--subresource=resize", f"--patch={smaller}")
-    assert (found().metadata.generation, is_resized(nodeset, made, found())) == (2, True)
+    def found(name: str) -> Pod:
+        return msgspec.json.decode(kubectl("get", "pod", name, "-o", "json"), type=Pod)
+
+    for name in ("gpu-0", "gpu-1"):
+        content: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", **msgspec.to_builtins(made)}
+        content["metadata"] |= {"name": name, "namespace": corral_namespace}
+        content["spec"]["schedulerName"] = "nobody"
+        kubectl("create", "-f", "-", stdin=json.dumps(content))
+        status = json.dumps({"status": {"conditions": [{"type": "SlurmNodeStateIdle", "status": "True"}]}})
+        kubectl("patch", "pod", name, "--subresource=status", f"--patch={status}")
+    target = {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "gpu-1"}, "target": target}
+    path = f"/api/v1/namespaces/{corral_namespace}/pods/gpu-1/binding"
+    kubectl("create", f"--raw={path}", "-f", "-", stdin=json.dumps(binding))
+    assert found("gpu-1").spec.node_name == "nowhere"
+    assert [found(name).metadata.generation for name in ("gpu-0", "gpu-1")] == [1, 1]
+    assert not is_resized(nodeset, made, found("gpu-0"))
+    smaller = {"name": "slurmd", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}
+    change = json.dumps({"spec": {"containers": [smaller]}})
+    kubectl("patch", "pod", "gpu-0", "--subresource=resize", f"--patch={change}")
+    assert (found("gpu-0").metadata.generation, is_resized(nodeset, made, found("gpu-0"))) == (2, True)
