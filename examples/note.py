@@ -11,21 +11,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from corral.engine import (
-    NOTHING,
-    Controller,
-    Key,
-    KindController,
-    Outcome,
-    Plan,
-    Reader,
-    Wait,
-    children,
-    conditions,
-    verdict,
-)
+from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, Status, Wait, children
 from corral.kube.crd import Column, Scale, kind, rule
-from corral.kube.meta import Condition, Model, Object, ObjectMeta
+from corral.kube.meta import Model, Object, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap
 
 
@@ -35,18 +23,14 @@ class NoteSpec(Model, frozen=True, kw_only=True):
     letterhead: Annotated[str, Meta(max_length=253, description="The ConfigMap whose `text` heads every copy.")] = ""
 
 
-class NoteStatus(Model, frozen=True, kw_only=True):
-    observed_generation: int = -1
+class NoteStatus(Status, frozen=True, kw_only=True):
     copies: int = 0
-    conditions: tuple[Condition, ...] = ()
 
 
 @kind(
     group="demo.corral.dev",
     version="v1alpha1",
     plural="notes",
-    short_names=("nt",),
-    categories=("corral",),
     scale=Scale(spec=".spec.copies", status=".status.copies"),
     columns=(Column("Copies", "integer", ".status.copies"),),
     rules=(rule("self.spec.letterhead != self.metadata.name", "a note cannot be its own letterhead"),),
@@ -70,25 +54,18 @@ class NoteReconciler:
         note = read.get(Note, key.name, key.namespace)
         if note is None:
             return None
-        letterhead = read.get(ConfigMap, note.spec.letterhead, key.namespace) if note.spec.letterhead else None
+        letterhead = read.get(ConfigMap, note.spec.letterhead, key.namespace)
         return Snapshot(note, read.now, read.owned(ConfigMap, note), letterhead)
 
     def plan(self, snapshot: Snapshot) -> Plan:
         note = snapshot.object
-        if note.metadata.deletion_timestamp is not None:
-            return NOTHING
         if note.spec.letterhead and snapshot.letterhead is None:
             missing = f"waiting for ConfigMap {note.metadata.namespace}/{note.spec.letterhead}, the letterhead"
             return Plan(waits=(Wait(reason="LetterheadMissing", message=missing),))
         return children(note, copies(note, snapshot.letterhead), snapshot.copies)
 
     def report(self, snapshot: Snapshot, outcome: Outcome) -> NoteStatus:
-        note = snapshot.object
-        return NoteStatus(
-            observed_generation=note.metadata.generation,
-            copies=len(snapshot.copies),
-            conditions=conditions(note, note.status.conditions, verdict(outcome), snapshot.now),
-        )
+        return NoteStatus.of(snapshot, outcome, copies=len(snapshot.copies))
 
 
 def copies(note: Note, letterhead: ConfigMap | None) -> Iterable[ConfigMap]:

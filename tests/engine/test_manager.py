@@ -23,8 +23,9 @@ from corral.engine import (
 )
 from corral.engine.manager import STOP_S_MAX
 from corral.kube.client import Client
+from corral.kube.errors import Subject, Unreachable
 from corral.kube.models.coordination_v1 import Lease
-from corral.kube.models.core_v1 import ConfigMap, Secret
+from corral.kube.models.core_v1 import ConfigMap, Pod, Secret
 from corral.kube.models.events_v1 import Event
 from corral.testing.apiserver import FakeApiServer, Fault, Faults
 from corral.testing.operators import Operator, converged
@@ -238,6 +239,75 @@ async def test_an_observation_without_end_costs_only_its_own_key(server: FakeApi
 
     assert [m["metadata"]["name"] for m in server.all_of(ConfigMap)] == ["wolf-0"]
     await operator.stop()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason", "says"),
+    [
+        pytest.param(None, "DeadlinePassed", "observing default/bear took longer than 10 s", id="it hangs"),
+        pytest.param(
+            Unreachable(Subject("exec", "Pod", "lab", "p"), "no answer"), "Unreachable", "no answer", id="no answer"
+        ),
+        pytest.param(TimeoutError(), "InternalError", "has a bug: TimeoutError", id="its own deadline"),
+    ],
+)
+async def test_an_object_that_cannot_be_observed_any_more_is_not_ready_because_it_was(
+    server: FakeApiServer, trouble: Exception | None, reason: str, says: str
+) -> None:
+    class Failing(ToyReconciler):
+        fails = False
+
+        async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+            if self.fails and trouble is None:
+                await asyncio.Event().wait()
+            if self.fails and trouble is not None:
+                raise trouble
+            return await super().observe(key, read)
+
+    reconciler = Failing()
+    operator = Operator(server, lambda: Controller.for_(Toy, reconciler, deadline_s=10).owns(ConfigMap).owns(Secret))
+    operator.start()
+    server.add(a_toy("bear"))
+    await asyncio.sleep(30)
+    reconciler.fails = True
+    server.edit(Toy, "bear", "default", merge={"spec": {"greeting": "good night"}})
+    await asyncio.sleep(30)
+
+    toy = server.get(Toy, "bear", "default")
+    assert toy is not None
+    ready = toy["status"]["conditions"][0]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", reason)
+    assert says in ready["message"]
+    assert (toy["status"]["copies"], toy["status"]["observedGeneration"]) == (1, 1)  # as they were told
+
+    reconciler.fails = False
+    await asyncio.sleep(600)
+    toy = server.get(Toy, "bear", "default")
+    assert toy is not None
+    assert toy["status"]["conditions"][0]["reason"] == "AsDesired"
+    await operator.stop()
+
+
+async def test_the_status_of_somebody_elses_kind_is_not_ours_to_write(server: FakeApiServer) -> None:
+    class Broken(ToyReconciler):
+        async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+            raise RuntimeError
+
+    server.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+    )
+    operator = Operator(server, lambda: Controller.for_(Pod, Broken()))
+    operator.start()
+    await asyncio.sleep(60)
+    await operator.stop()
+
+    assert not [line for line in server.trace if "operator" in line and "PATCH" in line]
 
 
 async def test_a_bug_in_a_plan_is_told_in_the_status_and_costs_only_its_own_key(server: FakeApiServer) -> None:

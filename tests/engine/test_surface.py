@@ -53,6 +53,7 @@ def test_the_public_surface_is_what_it_says() -> None:
         "SetStatus",
         "Snapshot",
         "Source",
+        "Status",
         "Store",
         "Target",
         "Undeclared",

@@ -36,7 +36,7 @@ from corral.engine.questions import Change, Explanation, Planned, dry_run, expla
 from corral.engine.queue import Backoff, Lane, RateLimit, WorkQueue
 from corral.engine.reconciler import Outcome, Problem, Reader, Reconciler, Result, Snapshot, Undeclared
 from corral.engine.registry import KindController, UnknownKind, find
-from corral.engine.status import READY, RECONCILING, STALLED, SUSPENDED, Verdict, conditions, verdict
+from corral.engine.status import READY, RECONCILING, STALLED, SUSPENDED, Status, Verdict, conditions, verdict
 from corral.engine.store import Key, Store, key_of
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "Outcome",
     "Result",
     "Problem",
+    "Status",
     "Verdict",
     "verdict",
     "conditions",

@@ -18,9 +18,9 @@ import msgspec
 
 from corral.engine.actions import AddFinalizer, target
 from corral.engine.children import manager_name
-from corral.engine.plan import Plan
+from corral.engine.plan import Plan, Wait
 from corral.engine.queue import BACKOFF, Backoff, RateLimit
-from corral.engine.reconciler import Reader, Reconciler, S
+from corral.engine.reconciler import Reader, Reconciler, S, Snapshot
 from corral.engine.store import Key, key_of
 from corral.kube.client import Selector
 from corral.kube.meta import Object
@@ -202,6 +202,17 @@ def confined(controller: AnyController, namespace: str) -> AnyController:
         for watch in controller.watched
     )
     return msgspec.structs.replace(controller, watched=watched)
+
+
+def decided(controller: AnyController, snapshot: Snapshot[Any]) -> Plan:
+    """What the controller makes of a snapshot. One that holds no deletion back has no part in it: children that go
+    with their owner (deleted in the foreground) would only be made again.
+    """
+    meta = snapshot.object.metadata
+    if meta.deletion_timestamp is None or controller.finalizer_name:
+        return controller.reconciler.plan(snapshot)
+    held = f", held by its finalizers {', '.join(meta.finalizers)}" if meta.finalizers else ""
+    return Plan(waits=(Wait(reason="BeingDeleted", message=f"it is being deleted{held}"),))
 
 
 def with_finalizer(controller: AnyController, obj: Object, plan: Plan) -> Plan:

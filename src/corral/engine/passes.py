@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import msgspec
-
 from corral.engine.act import Actor, Perform, act, performs_nothing
-from corral.engine.actions import EmitEvent, SetStatus, summaries, target
+from corral.engine.actions import EmitEvent, summaries, target
 from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
-from corral.engine.controller import AnyController, Watch, with_finalizer
+from corral.engine.controller import AnyController, Watch, decided, with_finalizer
 from corral.engine.failures import STALLED_RETRY_S, failure_of
 from corral.engine.informer import Cause, Informer, Informers
 from corral.engine.logs import begin_pass, described, logger
@@ -33,22 +31,17 @@ from corral.engine.plan import NOTHING
 from corral.engine.queue import TIMER_S_MIN, Lane, QueueClosed, Taken, WorkQueue
 from corral.engine.reader import LastingReader, StoreReader, index_functions
 from corral.engine.reconciler import Outcome, Performer, Problem, UsesClient
-from corral.engine.send import send
-from corral.engine.status import is_detail, is_work, status_differs
+from corral.engine.reporting import UNTOLD_REASONS, Reporting
 from corral.engine.store import Added, Change, Deleted, Key, Store, Updated, key_of
 from corral.engine.tally import PassTally
 from corral.engine.watchdog import Progress, finding
 from corral.kube.client import Client
-from corral.kube.errors import KubeError, NotFound
+from corral.kube.errors import KubeError
 from corral.kube.meta import Object
 
 BARRIER_S_MAX = 30.0
 ACTED_AGAIN_S = 0.1  # where no cache is going to show the change
-DETAILS_TOLD_EVERY_S = 10.0  # a status that says only how far things are; what turns is told at once
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
-
-# Passing states of ours that a person can do nothing with: not worth a status write.
-UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
 
 
 class Passes:
@@ -73,13 +66,12 @@ class Passes:
             now_s=clock.monotonic_s, random=clock.random, backoff=controller.backoff, rate=controller.rate
         )
         self.barrier: Barrier[Key] = barrier or Barrier()
+        self._reporting = Reporting(controller, client=client, queue=self.queue, barrier=self.barrier, clock=clock)
         self._progress = Progress(stuck_after_s=controller.stuck_after_s)
         self._stores: dict[type[Object], Store[Any]] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         self._mapping = LastingReader(controller, self._stores, clock.wall, is_absent=self._is_absent)
         self._busy: dict[Key, int] = {}
-        self._status_unknown: set[Key] = set()
-        self._told_s: dict[Key, float] = {}
         self._held_s: dict[Key, float] = {}  # since when
         self._scopes: set[asyncio.Timeout] = set()
         self._stopping = ""
@@ -210,7 +202,7 @@ class Passes:
                 self._forget(key)
                 return "success"
             outcome = await self._decide_and_act(key, snapshot)
-        except TimeoutError:
+        except _GivenUp:
             if self._stopping:
                 return "requeue"
             message = f"observing {key} took longer than {self.controller.deadline_s:g} s"
@@ -219,24 +211,32 @@ class Passes:
             outcome = Outcome(plan=NOTHING, problem=failure_of(error).problem)
         except Exception as error:
             outcome = Outcome(plan=NOTHING, problem=self._bug(error))
-        return self._settle(key, outcome)
+        else:
+            return self._settle(key, outcome)
+        present = self._stores[self.controller.kind].find(key)
+        return self._settle(key, await self._reporting.report_unobserved(key, present, outcome))
 
     async def _observe(self, key: Key) -> Any:
-        """A wait that may be given up at any moment, because nothing is written in it. TimeoutError when it is."""
+        """A wait that may be given up at any moment, because nothing is written in it. _GivenUp when it is."""
         if self._stopping:
-            raise TimeoutError
-        async with asyncio.timeout(self.controller.deadline_s) as scope:
-            self._scopes.add(scope)
-            try:
+            raise _GivenUp
+        scope = asyncio.timeout(self.controller.deadline_s)
+        try:
+            async with scope:
+                self._scopes.add(scope)
                 return await self.controller.reconciler.observe(key, self._reader())
-            finally:
-                self._scopes.discard(scope)
+        except TimeoutError:
+            if not scope.expired():
+                raise  # the reconciler's own
+            raise _GivenUp from None
+        finally:
+            self._scopes.discard(scope)
 
     async def _decide_and_act(self, key: Key, snapshot: Any) -> Outcome:
         obj: Object = snapshot.object
         self.queue.repeat(key, every_s=self.controller.resync_s, reason="resync")
         try:
-            plan = with_finalizer(self.controller, obj, self.controller.reconciler.plan(snapshot))
+            plan = with_finalizer(self.controller, obj, decided(self.controller, snapshot))
         except Exception as error:
             return await self._report(key, snapshot, Outcome(plan=NOTHING, problem=self._bug(error)))
         if not plan.actions:
@@ -262,48 +262,8 @@ class Passes:
         return performs_nothing if performer is None else lambda call: performer.perform(call, snapshot)
 
     async def _report(self, key: Key, snapshot: Any, outcome: Outcome) -> Outcome:
-        """Write the status if it says something new. Failing to is a problem only if there was no other.
-
-        A write that failed may have been done all the same. The next pass may not see that in the cache yet, and a
-        change of status alone brings no pass: so the next status is written whatever the cache says.
-        """
-        if outcome.problem is not None and outcome.problem.reason in UNTOLD_REASONS:
-            return outcome
-        status = self.controller.reconciler.report(snapshot, outcome)
-        if status is None or not (key in self._status_unknown or status_differs(snapshot.object, status)):
-            return outcome
-        if self._is_gathered(key, snapshot.object, status, outcome):
-            return outcome
-        self._status_unknown.add(key)
-        try:
-            action = SetStatus(target=target(snapshot.object), status=status)
-            answer = await send(action, self._client, self.controller.name)
-        except NotFound:
-            self._status_unknown.discard(key)
-            return outcome  # it went meanwhile: perhaps this very pass let it go
-        except KubeError as error:
-            problem = outcome.problem or failure_of(error).problem
-            return msgspec.structs.replace(outcome, problem=problem)
-        self._status_unknown.discard(key)
-        self._told_s[key] = self._clock.monotonic_s()
-        if answer is not None:
-            self.barrier.wrote(key, answer)
-        return outcome
-
-    def _is_gathered(self, key: Key, obj: Object, status: msgspec.Struct, outcome: Outcome) -> bool:
-        """Whether a later pass tells it: the one that follows work done, or one that is asked for here."""
-        if key in self._status_unknown:
-            return False
-        if is_work(status) and outcome.changed_anything and self._busy.get(key, 0) < BUSY_PASSES_MAX:
-            return True
-        told_s = self._told_s.get(key)
-        if told_s is None or not is_detail(obj, status):
-            return False
-        rest_s = told_s + DETAILS_TOLD_EVERY_S - self._clock.monotonic_s()
-        if rest_s <= TIMER_S_MIN:  # the queue would ring at once, and so for ever
-            return False
-        self.queue.add(key, after_s=rest_s, reason="to tell details")
-        return True
+        follows = self._busy.get(key, 0) < BUSY_PASSES_MAX
+        return await self._reporting.report(key, snapshot, outcome, follows=follows)
 
     def _settle(self, key: Key, outcome: Outcome) -> str:
         """What follows from a pass."""
@@ -370,9 +330,8 @@ class Passes:
         self.queue.stop_repeating(key)
         self.barrier.forget(key)
         self._progress.forget(key)
+        self._reporting.forget(key)
         self._busy.pop(key, None)
-        self._status_unknown.discard(key)
-        self._told_s.pop(key, None)
         self._held_s.pop(key, None)
 
     def _late(self, deadline_s: float) -> str:
@@ -395,6 +354,10 @@ class Passes:
 
     def _is_absent(self, kind: type[Object]) -> bool:
         return self._informers[kind].is_absent
+
+
+class _GivenUp(Exception):
+    """An observation took too long, or we are stopping."""
 
 
 def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:

@@ -28,12 +28,13 @@ from corral.engine.actions import (
     RemoveFinalizer,
     about,
 )
-from corral.engine.controller import AnyController, Watch, with_finalizer
+from corral.engine.controller import AnyController, Watch, decided, with_finalizer
 from corral.engine.differences import digest
 from corral.engine.plan import NOTHING, Plan
 from corral.engine.reader import OverlayReader, StoreReader, applied_over, index_functions
 from corral.engine.reconciler import MakesLater, Reader, Snapshot, UsesClient
 from corral.engine.send import send
+from corral.engine.status import conditions_in as conditions_in
 from corral.engine.store import Key, Store, key_of, new_store
 from corral.kube.client import Client, Selector
 from corral.kube.codec import encode
@@ -128,7 +129,7 @@ async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned
     if snapshot is None:
         return Planned(None, NOTHING)
     # The finalizer has a pass of its own; whoever asks what will happen asks for the pass behind it too.
-    then = controller.reconciler.plan(snapshot)
+    then = decided(controller, snapshot)
     first = with_finalizer(controller, snapshot.object, then)
     return Planned(snapshot, then if first is then else first + then)
 
@@ -261,10 +262,6 @@ async def explain(client: Client, controller: AnyController, key: Key, *, now: d
         plan=planned.plan,
         events=await _events_about(client, obj),
     )
-
-
-def conditions_in(obj: Object) -> tuple[Condition, ...]:
-    return tuple(getattr(getattr(obj, "status", None), "conditions", None) or ())
 
 
 async def _events_about(client: Client, obj: Object) -> tuple[SeenEvent, ...]:

@@ -10,13 +10,14 @@ The texts come from the plan's waits and the outcome's problem, so the condition
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any, Self
 
 import msgspec
 
 from corral.engine.actions import summary
-from corral.engine.reconciler import Outcome
+from corral.engine.reconciler import Outcome, Snapshot
 from corral.kube.canonical import canonical
-from corral.kube.meta import Condition, Object
+from corral.kube.meta import Condition, Model, Object
 
 READY = "Ready"
 RECONCILING = "Reconciling"
@@ -62,6 +63,27 @@ def first_few(sentences: list[str]) -> str:
     """For a condition, which people read in a terminal; `corral explain` has them all."""
     more = len(sentences) - WAITS_SHOWN_MAX
     return "; ".join(sentences[:WAITS_SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+class Status(Model, frozen=True, kw_only=True):
+    """What the status of every kind has; a kind's own adds what it counts.
+
+    The generation begins at -1, so that `kubectl wait` takes nothing for ready that nobody has looked at.
+    """
+
+    observed_generation: int = -1
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot[Any], outcome: Outcome, **counted: Any) -> Self:
+        """What `report` returns: the standard conditions of this outcome, and the fields that are the kind's own."""
+        obj = snapshot.object
+        found = conditions(obj, conditions_in(obj), verdict(outcome), snapshot.now)
+        return cls(observed_generation=obj.metadata.generation, conditions=found, **counted)
+
+
+def conditions_in(obj: Object) -> tuple[Condition, ...]:
+    return tuple(getattr(getattr(obj, "status", None), "conditions", None) or ())
 
 
 def status_differs(obj: Object, status: msgspec.Struct) -> bool:

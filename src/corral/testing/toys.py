@@ -21,14 +21,13 @@ from corral.engine import (
     Plan,
     Reader,
     RemoveFinalizer,
+    Status,
     Wait,
     children,
-    conditions,
     target,
-    verdict,
 )
 from corral.kube.crd import kind
-from corral.kube.meta import Condition, Model, Object, ObjectMeta
+from corral.kube.meta import Model, Object, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, Secret
 
 GOODBYE = "toys.test.corral.dev/goodbye"
@@ -40,10 +39,8 @@ class ToySpec(Model, frozen=True, kw_only=True):
     source: str = ""
 
 
-class ToyStatus(Model, frozen=True, kw_only=True):
-    observed_generation: int = -1
+class ToyStatus(Status, frozen=True, kw_only=True):
     copies: int = 0
-    conditions: tuple[Condition, ...] = ()
 
 
 @kind(group="test.corral.dev", version="v1", plural="toys", short_names=("ty",))
@@ -85,12 +82,7 @@ class ToyReconciler:
         return children(toy, desired(toy, snapshot.source), (*snapshot.copies, *snapshot.secrets))
 
     def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> ToyStatus:
-        toy = snapshot.object
-        return ToyStatus(
-            observed_generation=toy.metadata.generation,
-            copies=len(snapshot.copies),
-            conditions=conditions(toy, toy.status.conditions, verdict(outcome), snapshot.now),
-        )
+        return ToyStatus.of(snapshot, outcome, copies=len(snapshot.copies))
 
 
 def desired(toy: Toy, source: ConfigMap | None = None) -> Iterable[ConfigMap | Once]:

@@ -1,0 +1,124 @@
+"""The last step of a pass: what `report` says is written, if it says something new and now is the time to say it.
+
+    what turned                  the generation, a condition, the reason of Ready: at once
+    how far things are           every ten seconds at most, so that a thousand pods are not a thousand writes
+    that work is under way       by the pass that follows the work, which has something better to tell
+    what had no answer           again, whatever the cache shows: it may not show yet that the write was done
+
+A write that fails is the pass's problem if it has no other. Of a pass that could not even observe, the conditions are
+told, and the rest of the status stays as it was: an object that nobody can look at is not ready because it once was.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from corral.engine.actions import SetStatus, target
+from corral.engine.barrier import Barrier
+from corral.engine.clock import Clock
+from corral.engine.controller import AnyController
+from corral.engine.failures import failure_of
+from corral.engine.queue import TIMER_S_MIN, WorkQueue
+from corral.engine.reconciler import Outcome
+from corral.engine.send import send
+from corral.engine.status import conditions, conditions_in, is_detail, is_work, status_differs, verdict
+from corral.engine.store import Key
+from corral.kube.client import Client
+from corral.kube.crd import own_kinds
+from corral.kube.errors import KubeError, NotFound
+from corral.kube.meta import Condition, Object
+
+DETAILS_TOLD_EVERY_S = 10.0
+
+# Passing states of ours that a person can do nothing with: not worth a status write.
+UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
+
+
+class Reporting:
+    """Of one controller. It keeps of each key when it was told, and whether that is certain."""
+
+    def __init__(
+        self, controller: AnyController, *, client: Client, queue: WorkQueue[Key], barrier: Barrier[Key], clock: Clock
+    ) -> None:
+        self._controller = controller
+        self._client = client
+        self._queue = queue
+        self._barrier = barrier
+        self._now_s, self._wall = clock.monotonic_s, clock.wall
+        self._unknown: set[Key] = set()  # written, but never answered
+        self._told_s: dict[Key, float] = {}
+        self._has_status = controller.kind in own_kinds()  # of other kinds it is somebody else's to write
+
+    async def report(self, key: Key, snapshot: Any, outcome: Outcome, *, follows: bool) -> Outcome:
+        """The outcome; with a problem where there was none, if the status could not be written.
+
+        `follows`: another pass comes right after one that changed something.
+        """
+        if _is_untold(outcome):
+            return outcome
+        status = self._controller.reconciler.report(snapshot, outcome)
+        self._has_status = status is not None
+        if status is None:
+            return outcome
+        is_followed = follows and outcome.changed_anything
+        return await self._tell(key, snapshot.object, status, outcome, is_followed=is_followed)
+
+    async def report_unobserved(self, key: Key, obj: Object | None, outcome: Outcome) -> Outcome:
+        """`obj` as the cache has it. Nothing is told where there is nothing to tell it in."""
+        before: Any = getattr(obj, "status", None)
+        if obj is None or not self._has_status or not hasattr(before, "conditions") or _is_untold(outcome):
+            return outcome
+        status = msgspec.structs.replace(before, conditions=_with_verdict(obj, outcome, self._wall()))
+        return await self._tell(key, obj, status, outcome, is_followed=False)
+
+    async def _tell(
+        self, key: Key, obj: Object, status: msgspec.Struct, outcome: Outcome, *, is_followed: bool
+    ) -> Outcome:
+        if not self._is_due(key, obj, status, is_followed=is_followed):
+            return outcome
+        self._unknown.add(key)
+        try:
+            action = SetStatus(target=target(obj), status=status)
+            answer = await send(action, self._client, self._controller.name)
+        except NotFound:
+            self._unknown.discard(key)
+            return outcome  # it went meanwhile: perhaps this very pass let it go
+        except KubeError as error:
+            problem = outcome.problem or failure_of(error).problem
+            return msgspec.structs.replace(outcome, problem=problem)
+        self._unknown.discard(key)
+        self._told_s[key] = self._now_s()
+        if answer is not None:
+            self._barrier.wrote(key, answer)
+        return outcome
+
+    def forget(self, key: Key) -> None:
+        self._unknown.discard(key)
+        self._told_s.pop(key, None)
+
+    def _is_due(self, key: Key, obj: Object, status: msgspec.Struct, *, is_followed: bool) -> bool:
+        """Whether this pass writes it. If not, a later one does: the next, or one that is asked for here."""
+        if key in self._unknown:
+            return True
+        if not status_differs(obj, status) or (is_work(status) and is_followed):
+            return False
+        told_s = self._told_s.get(key)
+        if told_s is None or not is_detail(obj, status):
+            return True
+        rest_s = told_s + DETAILS_TOLD_EVERY_S - self._now_s()
+        if rest_s <= TIMER_S_MIN:  # the queue would ring at once, and so for ever
+            return True
+        self._queue.add(key, after_s=rest_s, reason="to tell details")
+        return False
+
+
+def _is_untold(outcome: Outcome) -> bool:
+    return outcome.problem is not None and outcome.problem.reason in UNTOLD_REASONS
+
+
+def _with_verdict(obj: Object, outcome: Outcome, now: datetime) -> tuple[Condition, ...]:
+    """The standard conditions anew; those of the kind itself as they were."""
+    fresh = conditions(obj, conditions_in(obj), verdict(outcome), now)
+    said = {condition.type for condition in fresh}
+    return (*fresh, *(condition for condition in conditions_in(obj) if condition.type not in said))
