@@ -288,6 +288,47 @@ async def test_a_kind_whose_definition_went_is_gone_though_its_watch_stays_open(
     assert onlooker.gauges[-1] == (False, 0)
 
 
+async def test_a_server_that_serves_a_kind_for_a_while_without_its_definition_is_asked_until_it_does_not() -> None:
+    server, onlooker = a_server(), Onlooker()
+    server.add(yaml.safe_load(to_yaml(crd_of(Gauge))))
+    operator = Operator(server, lambda: watching(onlooker))
+    operator.start()
+    await asyncio.sleep(5)
+
+    server.remove(CustomResourceDefinition, Gauge.resource.plural_and_group)
+    await asyncio.sleep(20)
+    server.unregister(Gauge, ends_watches=False)
+    await asyncio.sleep(60)
+    assert onlooker.gauges[-1] == (False, 0)
+
+    await asyncio.sleep(2000)
+    await operator.stop()
+    assert sum("gauges" in line for line in server.trace) < 30  # and then it is left in peace
+
+
+@pytest.mark.parametrize("comes_back", [False, True], ids=["and stays away", "and is another one now"])
+async def test_a_definition_that_went_while_nobody_could_see_it_is_missed(comes_back: bool) -> None:
+    server, onlooker = a_server(), Onlooker()
+    definition = yaml.safe_load(to_yaml(crd_of(Gauge)))
+    server.add(definition)
+    operator = Operator(server, lambda: watching(onlooker))
+    operator.start()
+    await asyncio.sleep(5)
+
+    server.stall_watches(of=Gauge)
+    server.unregister(Gauge, ends_watches=False)
+    server.remove(CustomResourceDefinition, Gauge.resource.plural_and_group)
+    if comes_back:
+        server.add(definition)
+        server.add({"apiVersion": "monitoring.test.dev/v1", "kind": "Gauge", "metadata": {"name": "g"}})
+    server.drop_watches(of=CustomResourceDefinition)
+    server.compact()
+    await asyncio.sleep(60)
+    await operator.stop()
+
+    assert onlooker.gauges[-1] == ((True, 1) if comes_back else (False, 0))
+
+
 async def test_a_source_outside_kubernetes_brings_keys_back_while_the_controller_runs() -> None:
     onlooker, log = Onlooker(), list[str]()
     bring: list[Callable[[Key, str], None]] = []

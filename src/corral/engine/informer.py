@@ -35,7 +35,8 @@ from corral.kube.watch import (
 
 T = TypeVar("T", bound=Object)
 LOOKS_MAX = 6  # after a definition was told: it is served a moment later, once its names are accepted
-UNDEFINED_S = 1.0  # until a server serves no longer what it has no definition of; mostly its watches end by then
+UNDEFINED_S_MIN = 1.0  # until a server serves no longer what it has no definition of; mostly its watches end by then
+UNDEFINED_S_MAX = 60.0  # and a busy one is asked again after longer and longer
 LOOK_AGAIN_S = 600.0  # for kinds that no definition tells of, and for us when we may not see definitions
 log = structlog.get_logger(__name__)
 
@@ -117,32 +118,38 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """Follow the server until cancelled. Never raises for trouble with the server; it says so in `statistics`."""
         self._started = True
-        looks = 1
+        looks, patience_s = 1, UNDEFINED_S_MIN
         while True:
             self._defined.clear()
-            if await self._is_interrupted(self._follow(looks)):
+            if await self._is_interrupted(self._follow(looks), patience_s):
+                patience_s = min(2 * patience_s, UNDEFINED_S_MAX)
                 continue
+            patience_s = UNDEFINED_S_MIN
+            self._undefined.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
                     await self._defined.wait()
             looks = LOOKS_MAX
 
     def look_again(self) -> None:
-        """An optional kind may be served now."""
+        """Its definition is there: it is served, or will be in a moment."""
+        self._undefined.clear()
         self._defined.set()
 
     def be_asked_anew(self) -> None:
-        """Its definition is gone. A server is known to keep the watches of such a kind open, for minutes."""
+        """Its definition is gone. A server is known to keep the watches of such a kind open, for minutes.
+
+        It is asked until it says so itself, or the definition is back: a busy one serves the kind for a while longer.
+        """
         self._undefined.set()
 
-    async def _is_interrupted(self, following: Coroutine[Any, Any, None]) -> bool:
+    async def _is_interrupted(self, following: Coroutine[Any, Any, None], patience_s: float) -> bool:
         """Whether the definition went while its objects were followed, and the server said nothing of it."""
-        self._undefined.clear()
         work, undefined = asyncio.create_task(following), asyncio.create_task(self._undefined.wait())
         try:
             await asyncio.wait((work, undefined), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                await asyncio.wait((work,), timeout=UNDEFINED_S)
+                await asyncio.wait((work,), timeout=patience_s)
             if work.done():
                 work.result()
             return not work.done()

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from corral.kube.errors import Unreachable
+from corral.kube.meta import Resource
 from corral.kube.transport import Request, Response, Socket, Stream
 from corral.testing.apiserver.faults import Fault, SendFate
 from corral.testing.apiserver.watches import Watch
@@ -165,6 +166,10 @@ class WatchStream:
     @property
     def client(self) -> str:
         return self._connection.client
+
+    @property
+    def resource(self) -> Resource | None:
+        return None if self._watch is None else self._watch.query.served.resource
 
     def wake(self) -> None:
         self._wake.set()

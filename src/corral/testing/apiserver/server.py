@@ -212,13 +212,13 @@ class FakeApiServer:
         self._down_until_s = self.now_s() + down_s
         self.drop_watches()
 
-    def drop_watches(self, client: str | None = None) -> None:
-        for stream in self._streams_of(client):
+    def drop_watches(self, client: str | None = None, *, of: Resource | type[Object] | None = None) -> None:
+        for stream in self._streams_of(client, of):
             stream.break_off()
 
-    def stall_watches(self, client: str | None = None) -> None:
+    def stall_watches(self, client: str | None = None, *, of: Resource | type[Object] | None = None) -> None:
         """Half-open connections: the open watches get nothing more and are not closed."""
-        for stream in self._streams_of(client):
+        for stream in self._streams_of(client, of):
             stream.stall()
 
     def pause(self) -> None:
@@ -355,8 +355,11 @@ class FakeApiServer:
         if self.storage.version != before:
             self.note("", f"garbage collected, v{self.storage.version}")
 
-    def _streams_of(self, client: str | None) -> list[WatchStream]:
-        return [stream for stream in self.streams if client is None or stream.client == client]
+    def _streams_of(self, client: str | None, of: Resource | type[Object] | None = None) -> list[WatchStream]:
+        resource = None if of is None else resource_of(of)
+        return [
+            stream for stream in self.streams if client in (None, stream.client) and resource in (None, stream.resource)
+        ]
 
 
 def resource_of(kind: Resource | type[Object]) -> Resource:
