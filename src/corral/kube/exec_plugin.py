@@ -1,6 +1,7 @@
 """Credentials from a program (`aws eks get-token`, `kubelogin`, ...): client.authentication.k8s.io v1 and v1beta1.
 
-The program is run when there is no answer yet, when the last one has expired, and after a 401; never twice at once.
+The program is run when there is no answer yet, when the last one has expired, and after a 401; never twice at once, and
+once for all who wait for it, also when it fails: else each of them would wait for all the failures before its own.
 It gets the cluster's description in KUBERNETES_EXEC_INFO and answers with an ExecCredential on its standard output,
 which is checked and never shown. What it writes to its standard error is the person's to read: it goes straight to
 the terminal when there is one, and otherwise into the error, with everything that looks like a secret taken out.
@@ -78,15 +79,23 @@ class ExecPlugin:
         self._one_at_a_time = asyncio.Lock()
         self._held: Auth | None = None
         self._expires: datetime | None = None
+        self._failures, self._failure = 0, ""
 
     def __repr__(self) -> str:
         return f"<ExecPlugin {self._plugin.command}: {self._held!r} until {self._expires or 'refused'}>"
 
     async def auth(self) -> Auth:
+        known_failures = self._failures
         async with self._one_at_a_time:
-            if self._held is None or (self._expires is not None and self._now() >= self._expires):
-                output = await self._run()
-                self._held, self._expires = self._read(output)
+            if self._held is not None and (self._expires is None or self._now() < self._expires):
+                return self._held
+            if self._failures > known_failures:  # while we waited
+                raise self._wrong(self._failure)
+            try:
+                self._held, self._expires = self._read(await self._run())
+            except CredentialsError as error:
+                self._failures, self._failure = self._failures + 1, error.message
+                raise
             return self._held
 
     def forget(self, refused: Auth) -> None:

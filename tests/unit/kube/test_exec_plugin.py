@@ -73,6 +73,19 @@ async def test_its_token_is_used_and_kept(program: Program) -> None:
     assert program.runs() == 1
 
 
+async def test_many_who_wait_for_a_failure_share_it_and_the_next_one_asks_again(program: Program) -> None:
+    program.says("", script="exit 3")
+    source = program.source()
+    told = await asyncio.gather(*(source.auth() for _ in range(10)), return_exceptions=True)
+
+    assert program.runs() == 1
+    assert {str(one) for one in told} == {
+        "read credentials config, user ann, exec plugin ./plugin: failed with exit code 3"
+    }
+    program.says(credential(token=SECRET))
+    assert (await source.auth()).token == SECRET
+
+
 async def test_many_who_ask_at_once_run_it_once(program: Program) -> None:
     source = program.source()
     await asyncio.gather(*(source.auth() for _ in range(10)))
