@@ -73,7 +73,7 @@ async def run(kubeconfig: Path, directory: Path) -> None:
         while True:
             await woken.wait()
             woken.clear()
-            if claims.is_complete and volumes.is_complete and not await _pass(client, claims, volumes, directory):
+            if claims.is_complete and volumes.is_complete and not await carry_out(client, claims, volumes, directory):
                 await asyncio.sleep(TRY_AGAIN_S)
                 woken.set()
 
@@ -85,17 +85,18 @@ async def _look(client: Client, kind: type[T], server: Server, picture: Picture[
             woken.set()
 
 
-async def _pass(
+async def carry_out(
     client: Client, claims: Picture[PersistentVolumeClaim], volumes: Picture[PersistentVolume], directory: Path
 ) -> bool:
-    """Whether all that is to be done was done."""
-    try:
-        for step in plan(claims, volumes, directory):
+    """Whether all that is to be done was done. A volume in trouble keeps no other waiting."""
+    is_done = True
+    for step in plan(claims, volumes, directory):
+        try:
             await (_make if isinstance(step, Make) else _remove)(client, step.volume)
-    except (KubeError, OSError) as error:
-        _say(f"{error}; trying again in {TRY_AGAIN_S:g} s")
-        return False
-    return True
+        except (KubeError, OSError) as error:
+            _say(f"{error}; trying again in {TRY_AGAIN_S:g} s")
+            is_done = False
+    return is_done
 
 
 async def _make(client: Client, volume: PersistentVolume) -> None:

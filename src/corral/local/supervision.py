@@ -78,7 +78,7 @@ def plan(
         for component in wanted
         if component.name not in running
         and ready.issuperset(component.after)
-        and now_s >= earliest_start_s(records.get(component.name))
+        and is_due(records.get(component.name), now_s)
     ]
     return (*surplus, *changed, *starts)
 
@@ -90,10 +90,12 @@ def to_probe(wanted: tuple[Component, ...], records: Mapping[str, Record]) -> fr
     return frozenset(awaited & running)
 
 
-def earliest_start_s(record: Record | None) -> float:
+def is_due(record: Record | None, now_s: float) -> bool:
+    """Whether its backoff is over. A death in the future is one before the clock was set back: it waits no longer."""
     if record is None or record.ended_at_s is None or record.failures == 0:
-        return 0.0
-    return record.ended_at_s + min(BACKOFF_S_FIRST * 2.0 ** (record.failures - 1), BACKOFF_S_MAX)
+        return True
+    backoff_s = min(BACKOFF_S_FIRST * 2.0 ** (record.failures - 1), BACKOFF_S_MAX)
+    return not record.ended_at_s <= now_s < record.ended_at_s + backoff_s
 
 
 def started(previous: Record | None, process: Identity, revision: str, now_s: float) -> Record:

@@ -1,10 +1,21 @@
 """What the provisioner knows of a kind: what its watch has told, and nothing before the first full picture."""
 
-from corral.kube.client import Gone, Put
+from pathlib import Path
+
+import pytest
+
+from corral.kube.client import Client, Gone, Put
 from corral.kube.meta import ObjectMeta
-from corral.kube.models.core_v1 import PersistentVolume
+from corral.kube.models.core_v1 import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    VolumeResourceRequirements,
+)
 from corral.kube.watch import Event, InitDone, InitGone, InitPut, InitStart
-from corral.local.provisioner import Picture
+from corral.local.objects import STORAGE_CLASS
+from corral.local.provisioner import Picture, carry_out
+from corral.testing.apiserver import FakeApiServer, Fault
 
 
 def volume(name: str, uid: str = "") -> PersistentVolume:
@@ -55,3 +66,24 @@ def test_one_that_was_made_again_under_its_name_is_another() -> None:
         InitStart(), InitDone("7"), Put(volume("a", "old")), Put(volume("a", "new")), Gone(volume("a", "old"))
     )
     assert [one.metadata.uid for one in picture] == ["new"]
+
+
+def claim(name: str) -> PersistentVolumeClaim:
+    spec = PersistentVolumeClaimSpec(
+        access_modes=("ReadWriteMany",),
+        storage_class_name=STORAGE_CLASS,
+        resources=VolumeResourceRequirements(requests={"storage": "1Gi"}),
+    )
+    return PersistentVolumeClaim(metadata=ObjectMeta(name=name, namespace="lab", uid=name), spec=spec)
+
+
+@pytest.mark.looptime
+async def test_a_claim_that_cannot_be_served_keeps_no_other_waiting(tmp_path: Path) -> None:
+    server = FakeApiServer()
+    server.fail_next(Fault.FORBID, method="POST", times=1)
+    claims, volumes = Picture[PersistentVolumeClaim](), Picture[PersistentVolume]()
+    claims.see(InitPut((claim("first"), claim("second"))))
+    claims.see(InitDone("7"))
+
+    assert not await carry_out(Client(server.connect("storage")), claims, volumes, tmp_path)
+    assert [one["metadata"]["name"] for one in server.all_of(PersistentVolume)] == ["pvc-second"]

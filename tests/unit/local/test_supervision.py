@@ -9,7 +9,7 @@ from corral.local.supervision import (
     Start,
     Stop,
     died,
-    earliest_start_s,
+    is_due,
     plan,
     started,
     stopped,
@@ -57,7 +57,14 @@ def test_a_component_that_died_waits_for_its_backoff() -> None:
 
 
 def test_the_backoff_is_bounded() -> None:
-    assert earliest_start_s(a_record(ended_at_s=NOW_S, failures=100)) == NOW_S + BACKOFF_S_MAX
+    dead = a_record(ended_at_s=NOW_S, failures=100)
+
+    assert not is_due(dead, NOW_S + BACKOFF_S_MAX - 0.1)
+    assert is_due(dead, NOW_S + BACKOFF_S_MAX)
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+    assert is_due(a_record(ended_at_s=NOW_S, failures=3), NOW_S - 3600)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_a_restart_is_counted_and_how_it_ended_stays_known() -> None:
 def test_what_we_stopped_ourselves_starts_without_a_wait() -> None:
     record = stopped(a_record(failures=5), "its configuration has changed", NOW_S)
 
-    assert earliest_start_s(record) == 0.0
+    assert is_due(record, NOW_S)
 
 
 def test_only_what_somebody_waits_for_is_probed() -> None:
