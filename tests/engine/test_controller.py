@@ -7,15 +7,16 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from corral.engine import NOTHING, Key, plan_object
+from corral.engine import NOTHING, Key, Plan, plan_object
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.kube.models.events_v1 import Event
 from corral.kube.retry import ATTEMPTS_MAX
 from corral.testing.apiserver import FakeApiServer, Fault
 from corral.testing.operators import Operator, converged
-from corral.testing.toys import GOODBYE, Toy, toy_controller
+from corral.testing.toys import GOODBYE, Toy, ToyReconciler, ToySnapshot, toy_controller
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)  # nothing outside the loop can happen: time may jump at once
 
@@ -230,3 +231,25 @@ async def test_a_status_whose_answer_was_lost_is_written_again_though_the_cache_
     await converged(server, toy_controller, within_s=600, quiet_s=120)
 
     assert condition(server)["status"] == "True"
+
+
+async def test_what_nobody_has_looked_at_comes_before_what_was_as_desired(server: FakeApiServer) -> None:
+    """After a start, and in turn: none is followed to its end before the last new one is begun."""
+    for name in ("a", "b", "c"):
+        server.add({**a_toy(name), "status": {"observedGeneration": 1}})
+    for name in ("x", "y", "z"):
+        server.add(a_toy(name))
+    begun: list[str] = []
+
+    class Noting(ToyReconciler):
+        def plan(self, snapshot: ToySnapshot, /) -> Plan:
+            begun.append(snapshot.object.metadata.name)
+            return super().plan(snapshot)
+
+    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=Noting(), workers=1))
+    operator.start()
+    await converged(server, toy_controller, within_s=60)
+    await operator.stop()
+    server.stop_collecting()
+    assert begun[:3] == ["x", "y", "z"]
+    assert {"a", "b", "c"} <= set(begun[3:])

@@ -371,9 +371,13 @@ def _old_and_new(change: Change[Any]) -> tuple[Object | None, Object | None]:
 
 
 def _lane(change: Change[Any], cause: Cause, *, is_own: bool) -> Lane:
-    """A person's wish is a new object, a new generation or a deletion of the controller's own kind."""
+    """A person's wish is a new object, a new generation or a deletion of the controller's own kind.
+
+    One that nobody has looked at yet comes before what was as desired when the last operator stopped: in turn with
+    changes, or those of the first objects would be followed to their end before the last ones are begun.
+    """
     if cause is Cause.INITIAL:
-        return Lane.RESYNC
+        return Lane.CHANGE if is_own and _is_unobserved(change) else Lane.RESYNC
     if not is_own:
         return Lane.CHANGE
     match change:
@@ -383,3 +387,9 @@ def _lane(change: Change[Any], cause: Cause, *, is_own: bool) -> Lane:
             return Lane.PERSON if asked else Lane.CHANGE
         case _:
             return Lane.PERSON
+
+
+def _is_unobserved(change: Change[Any]) -> bool:
+    _, obj = _old_and_new(change)
+    observed = getattr(getattr(obj, "status", None), "observed_generation", None)
+    return obj is not None and observed is not None and observed != obj.metadata.generation
