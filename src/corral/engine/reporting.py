@@ -1,7 +1,8 @@
 """The last step of a pass: what `report` says is written, if it says something new and now is the time to say it.
 
     what turned                  the generation, a condition, the reason of Ready: at once
-    how far things are           every ten seconds at most, so that a thousand pods are not a thousand writes
+    how far things are           after ten seconds, then twenty, then every thirty: a thousand pods are not a thousand
+                                 writes, and what takes long is not told as often as what is soon over
     that work is under way       by the pass that follows the work, which has something better to tell
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
@@ -29,10 +30,23 @@ from corral.kube.crd import own_kinds
 from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Condition, Object
 
-DETAILS_TOLD_EVERY_S = 10.0
+DETAILS_TOLD_AFTER_S, DETAILS_TOLD_AFTER_S_MAX = 10.0, 30.0
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
 UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
+
+
+class _Told(msgspec.Struct, frozen=True):
+    at_s: float
+    details: int  # in a row, since something turned
+
+    @property
+    def rest_s(self) -> float:
+        """Until details are told again."""
+        return min(DETAILS_TOLD_AFTER_S * (1 + self.details), DETAILS_TOLD_AFTER_S_MAX)
+
+
+NEVER = _Told(0.0, 0)
 
 
 class Reporting:
@@ -47,7 +61,7 @@ class Reporting:
         self._barrier = barrier
         self._now_s, self._wall = clock.monotonic_s, clock.wall
         self._unknown: set[Key] = set()  # written, but never answered
-        self._told_s: dict[Key, float] = {}
+        self._told: dict[Key, _Told] = {}
         self._has_status = controller.kind in own_kinds()  # of other kinds it is somebody else's to write
 
     async def report(self, key: Key, snapshot: Any, outcome: Outcome, *, follows: bool) -> Outcome:
@@ -88,14 +102,15 @@ class Reporting:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
         self._unknown.discard(key)
-        self._told_s[key] = self._now_s()
+        before = self._told.get(key, NEVER)
+        self._told[key] = _Told(self._now_s(), before.details + 1 if is_detail(obj, status) else 0)
         if answer is not None:
             self._barrier.wrote(key, answer)
         return outcome
 
     def forget(self, key: Key) -> None:
         self._unknown.discard(key)
-        self._told_s.pop(key, None)
+        self._told.pop(key, None)
 
     def _is_due(self, key: Key, obj: Object, status: msgspec.Struct, *, is_followed: bool) -> bool:
         """Whether this pass writes it. If not, a later one does: the next, or one that is asked for here."""
@@ -103,10 +118,10 @@ class Reporting:
             return True
         if not status_differs(obj, status) or (is_work(status) and is_followed):
             return False
-        told_s = self._told_s.get(key)
-        if told_s is None or not is_detail(obj, status):
+        told = self._told.get(key)
+        if told is None or not is_detail(obj, status):
             return True
-        rest_s = told_s + DETAILS_TOLD_EVERY_S - self._now_s()
+        rest_s = told.at_s + told.rest_s - self._now_s()
         if rest_s <= TIMER_S_MIN:  # the queue would ring at once, and so for ever
             return True
         self._queue.add(key, after_s=rest_s, reason="to tell details")
