@@ -11,6 +11,7 @@ from corral.engine import Manager, Metrics, system_clock
 from corral.kinds.addresspool.controller import controller as pool_controller
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
 from corral.kinds.nodebridge.spec import NodeBridge
+from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
@@ -66,8 +67,19 @@ def definitions(cluster: Cluster) -> Iterator[None]:
     cluster.define(to_yaml(*(crd_of(kind) for kind in (Wukong, WukongSnapshot, AddressPool, NodeBridge))))
     cluster.define(as_yaml(vm_crds()))
     yield
+    let_go_of_machines(cluster)
     names = [crd["metadata"]["name"] for crd in vm_crds()]
-    cluster.kubectl("delete", "crd", *names, "--wait=false", "--ignore-not-found")
+    cluster.kubectl("delete", "crd", *names, "--ignore-not-found", "--timeout=60s")
+
+
+def let_go_of_machines(cluster: Cluster) -> None:
+    """Those that a test which failed has left, and that no stand-in ends any more: their definition would never go."""
+    kind = VirtualMachine.resource.plural_and_group
+    found = cluster.try_kubectl("get", kind, "--all-namespaces", "--output=json").stdout
+    for left in msgspec.json.decode(found or '{"items": []}')["items"]:
+        name, namespace = left["metadata"]["name"], left["metadata"]["namespace"]
+        none = '--patch={"metadata": {"finalizers": null}}'
+        cluster.try_kubectl("patch", kind, name, f"--namespace={namespace}", "--type=merge", none)
 
 
 async def until(holds: Callable[[], Awaitable[object]], within_s: float = WITHIN_S) -> None:
