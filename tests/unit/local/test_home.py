@@ -1,3 +1,4 @@
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
@@ -36,17 +37,19 @@ def test_a_file_that_cannot_be_replaced_is_left_as_it_was(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["taken"]
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def no_room() -> Iterator[None]:
-    """No file may grow, as on a full disk."""
+    """No file may grow, as on a full disk. Not as a fixture: the report of pytest may go to a file too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_for_which_there_is_no_room_is_named_and_leaves_nothing(tmp_path: Path, no_room: None) -> None:
-    with pytest.raises(OSError, match="File too large") as refusal:
+def test_a_file_for_which_there_is_no_room_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="File too large") as refusal, no_room():
         write(tmp_path / "wanted", "new")
 
     assert refusal.value.filename == str(tmp_path / "wanted")
