@@ -20,13 +20,16 @@ class Filling(ToyReconciler):
     def __init__(self) -> None:
         self.percent = 0
         self.reason = "Filling"
+        self.is_ready = False
 
     def plan(self, _snapshot: ToySnapshot, /) -> Plan:
         self.percent += 1
+        if self.is_ready:
+            return Plan(again_after_s=1.0)
         return Plan(waits=(Wait(reason=self.reason, message=f"{self.percent} % so far"),), again_after_s=1.0)
 
     def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> ToyStatus:
-        return ToyStatus.of(snapshot, outcome)
+        return ToyStatus.of(snapshot, outcome, copies=self.percent)
 
 
 def writes_of_status(server: FakeApiServer) -> int:
@@ -55,5 +58,12 @@ async def test_how_far_things_are_is_told_less_often_the_longer_it_takes() -> No
     assert writes_of_status(server) == 7, "what turned is told at once"
     await asyncio.sleep(11)
     assert writes_of_status(server) == 8, "and from then on, how far it is, as at the beginning"
+
+    filling.is_ready = True
+    await asyncio.sleep(2)
+    assert writes_of_status(server) == 9
+    for told_of_one_that_is_ready in (10, 11, 12):
+        await asyncio.sleep(11)
+        assert writes_of_status(server) == told_of_one_that_is_ready
     await operator.stop()
     server.stop_collecting()

@@ -1,8 +1,8 @@
 """The last step of a pass: what `report` says is written, if it says something new and now is the time to say it.
 
     what turned                  the generation, a condition, the reason of Ready: at once
-    how far things are           after ten seconds, then twenty, then every thirty: a thousand pods are not a thousand
-                                 writes, and what takes long is not told as often as what is soon over
+    how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, then
+                                 thirty: a thousand pods are not a thousand writes, nor is a slow start
     that work is under way       by the pass that follows the work, which has something better to tell
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
@@ -23,7 +23,7 @@ from corral.engine.failures import failure_of
 from corral.engine.queue import TIMER_S_MIN, WorkQueue
 from corral.engine.reconciler import Outcome
 from corral.engine.send import send
-from corral.engine.status import conditions, conditions_in, is_detail, is_work, status_differs, verdict
+from corral.engine.status import conditions, conditions_in, is_detail, is_ready, is_work, status_differs, verdict
 from corral.engine.store import Key
 from corral.kube.client import Client
 from corral.kube.crd import own_kinds
@@ -38,7 +38,7 @@ UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
 
 class _Told(msgspec.Struct, frozen=True):
     at_s: float
-    details: int  # in a row, since something turned
+    details: int  # in a row, since something turned, of an object that is not ready
 
     @property
     def rest_s(self) -> float:
@@ -102,8 +102,8 @@ class Reporting:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
         self._unknown.discard(key)
-        before = self._told.get(key, NEVER)
-        self._told[key] = _Told(self._now_s(), before.details + 1 if is_detail(obj, status) else 0)
+        is_on_its_way = is_detail(obj, status) and not is_ready(status)
+        self._told[key] = _Told(self._now_s(), self._told.get(key, NEVER).details + 1 if is_on_its_way else 0)
         if answer is not None:
             self._barrier.wrote(key, answer)
         return outcome

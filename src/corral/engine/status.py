@@ -112,6 +112,11 @@ def _turning(status: msgspec.Struct) -> tuple[object, ...] | None:
     return getattr(status, "observed_generation", None), reason, states
 
 
+def is_ready(status: msgspec.Struct) -> bool:
+    found: tuple[Condition, ...] = getattr(status, "conditions", ())
+    return any(condition.type == READY and condition.status == "True" for condition in found)
+
+
 def is_work(status: msgspec.Struct) -> bool:
     """Whether it says only that work is under way: the pass that follows the work has something better to tell."""
     found: tuple[Condition, ...] = getattr(status, "conditions", ())
