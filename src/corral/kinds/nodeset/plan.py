@@ -165,13 +165,13 @@ def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Pl
 
 def _not_yet(fates: Fates) -> Plan:
     """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
-    unready = [worker.name for worker in fates.staying if not worker.is_ready]
-    ready = without([worker for worker in fates.staying if worker.is_ready], fates.lost)
+    unready = [worker for worker in fates.staying if not worker.is_ready]
+    ready = without(fates.staying, (*unready, *fates.lost))
     absent = [worker.name for worker in ready if worker.facts in (Facts.ARRIVING, Facts.UNREGISTERED)]
-    of = f"of {fates.asked.count} workers"
-    waits = (
-        [Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {some(unready)}")] if unready else []
-    )
+    of, waits = f"of {fates.asked.count} workers", list[Wait]()
+    if unready:
+        names = some([worker.name for worker in unready])
+        waits.append(Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {names}"))
     if absent:
         waits.append(Wait(reason="WorkersNotRegistered", message=f"{len(absent)} {of} not in Slurm: {some(absent)}"))
     return Plan(waits=tuple(waits), again_after_s=ARRIVES_WITHIN_S if absent else None)
