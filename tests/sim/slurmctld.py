@@ -266,7 +266,7 @@ class Slurmctld:
             if present is None:
                 self.nodes[name] = replace(record, revived=True)
             elif present.changed_s > now_s - UNSAVED_S:
-                present.drain, present.fail = record.drain, record.fail
+                present.drain, present.fail, present.down = record.drain, record.fail, record.down
                 present.reason, present.reason_by = record.reason, record.reason_by
         for name in [n for n, r in self.nodes.items() if n not in nodes and not self._holders(n) and not r.revived]:
             del self.nodes[name]

@@ -203,8 +203,10 @@ def _slurmctld_starts(world: World, lost: float, luck: Random) -> None:
 
 
 def _register_anew(world: World, name: str) -> None:
+    """Not one that is being deleted: the Controller leaves it alone, also while its kubelet has not heard of it."""
     for pod in world.pods():
-        if pod["metadata"]["name"] == name and is_ready(pod) and name not in world.slurm.nodes:
+        is_staying = is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+        if pod["metadata"]["name"] == name and is_staying and name not in world.slurm.nodes:
             world.kubelets.register_anew(pod)
 
 
