@@ -31,7 +31,7 @@ help: ## Show this list
 up: environment ## A real Kubernetes on this machine with Corral, a Slurm cluster and a first job in it
 	@$(BIN)/corral up
 
-down: environment ## Take it down; nothing of it stays
+down: environment ## Remove the local cluster completely
 	@$(BIN)/corral down
 
 test: environment ## All tests: check, the simulator, then everything on a real local cluster; ends with what ran
