@@ -107,4 +107,7 @@ def _made_at(pod: Pod) -> datetime:
 
 
 def _told(pod: Pod) -> ContainerStatus | None:
-    return next((one for one in pod.status.container_statuses if one.name == CONTAINER), None)
+    for one in pod.status.container_statuses:
+        if one.name == CONTAINER:
+            return one
+    return None

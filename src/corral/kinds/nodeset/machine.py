@@ -33,7 +33,7 @@ def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
         return Trouble(f"Kubernetes node {name} is gone")
     if is_to_be_emptied(machine):
         return Trouble(f"Kubernetes node {name} is cordoned{_said_by_people(machine)}", leaves=True)
-    if (taint := untolerated(theirs(pod.spec.tolerations), machine, (DRIVES_OUT,))) is not None:
+    if machine.spec.taints and (taint := untolerated(theirs(pod.spec.tolerations), machine, (DRIVES_OUT,))) is not None:
         return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}", leaves=True)
     return None if is_ready(machine) else Trouble(f"Kubernetes node {name} is not ready")
 

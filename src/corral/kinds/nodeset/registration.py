@@ -92,14 +92,24 @@ def is_otherwise(pod: Pod, machine: Node | None) -> bool:
 
 def is_registered_wrong(line: str, node: slurm.Node) -> bool:
     """Whether what slurmctld has on record is not what the worker brings."""
-    said, features = _words(line), {*node.features}
-    is_short = bool(features) and not said.features <= features
-    return _differs_in_numbers(said, node) or is_short or lacks_gres(line, node)
+    return _is_wrong(line, node.cpus, node.memory_mb, node.features, node.gres)
+
+
+@lru_cache(maxsize=1024)  # thousands of workers register with a handful of lines
+def _is_wrong(line: str, cpus: int, memory_mb: int, features: tuple[str, ...], gres: str) -> bool:
+    said = _words(line)
+    is_short = bool(features) and not said.features <= {*features}
+    return _differ(said.cpus, cpus) or _differ(said.memory_mb, memory_mb) or is_short or _lacks(line, gres)
 
 
 def lacks_gres(line: str, node: slurm.Node) -> bool:
     """Slurm drops without a word what its GresTypes do not name, as when a slurmd registers before they do."""
-    on_record = _gres(node.gres)
+    return _lacks(line, node.gres)
+
+
+@lru_cache(maxsize=1024)
+def _lacks(line: str, gres: str) -> bool:
+    on_record = _gres(gres)
     return any(on_record.get(name, 0) < count for name, count in _words(line).gres.items())
 
 
@@ -154,7 +164,7 @@ class _Words(NamedTuple):
     gres: Mapping[str, int]
 
 
-@lru_cache(maxsize=1024)  # thousands of workers register with a handful of lines
+@lru_cache(maxsize=1024)
 def _words(line: str) -> _Words:
     words = {_key(word): _value(word) for word in line.split()}
     is_laid_out = bool(words.keys() & (_LAYOUT - {"cpus"}))
@@ -179,10 +189,6 @@ def _gres(text: str) -> Mapping[str, int]:
             number = int(count.group(1)) * _UNITS[count.group(2).lower()] if count else 1
             found[name] = found.get(name, 0) + number
     return found
-
-
-def _differs_in_numbers(said: _Words, node: slurm.Node) -> bool:
-    return _differ(said.cpus, node.cpus) or _differ(said.memory_mb, node.memory_mb)
 
 
 def _number(text: str) -> int:

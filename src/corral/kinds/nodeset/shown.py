@@ -89,11 +89,13 @@ def _word(value: str) -> str:
 
 
 def _message(pod: Pod, node: Node | None) -> str:
-    return said_of_drain(pod) if node is None else _reason(node)
+    if node is None:
+        return said_of_drain(pod)
+    return _reason(node) if node.reason else ""
 
 
 def _reason(node: Node) -> str:
-    if not node.reason or (not node.reason_by and node.reason_at is None):
+    if not node.reason_by and node.reason_at is None:
         return node.reason[:MESSAGE_MAX]
     since = f"{node.reason_at:%Y-%m-%dT%H:%M:%SZ}" if node.reason_at is not None else ""
     who = f" [{node.reason_by}@{since}]"
