@@ -245,7 +245,7 @@ async def test_drift_that_was_put_back_is_told(world: World) -> None:
     world.server.edit(ConfigMap, "one", "default", merge={"data": {"k": "theirs"}}, manager="someone")
     await world.act(*children(bear, [desired], [await world.a_map("one")]).actions)
 
-    assert [event.message for event in world.told] == ["ConfigMap default/one: someone else changed data.k; put back"]
+    assert [event.message for event in world.told] == ["ConfigMap default/one: someone else changed data.k; reverted"]
     assert children(bear, [desired], [await world.a_map("one")]) == Plan()
 
 

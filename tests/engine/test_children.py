@@ -84,14 +84,14 @@ def test_a_change_of_mind_is_no_drift() -> None:
 def test_a_field_that_we_drop_is_a_change_of_mind() -> None:
     action = the_apply(children(OWNER, [a_map(k="v")], [made(a_map(k="v", gone="x"))]))
 
-    assert (action.reason, action.message) == ("Changed", "a field is dropped")
+    assert (action.reason, action.message) == ("Changed", "a field is removed")
 
 
 def test_what_someone_else_changed_is_put_back_and_named() -> None:
     action = the_apply(children(OWNER, [a_map(k="v")], [made(a_map(k="v"), data={"k": "theirs"})]))
 
     assert (action.reason, action.drifted) == ("Drifted", ("data.k",))
-    assert action.message == "someone else changed data.k; put back"
+    assert action.message == "someone else changed data.k; reverted"
 
 
 def test_a_field_that_we_do_not_set_is_left_alone() -> None:
@@ -234,7 +234,7 @@ def test_many_differences_are_counted_not_listed() -> None:
     many = {f"k{n}": "v" for n in range(8)}
     action = the_apply(children(OWNER, [a_map(**many)], [made(a_map(**many), data={"theirs": "x"})]))
 
-    assert action.message == "someone else changed data.k0, data.k1, data.k2, data.k3, data.k4 and 3 more; put back"
+    assert action.message == "someone else changed data.k0, data.k1, data.k2, data.k3, data.k4 and 3 more; reverted"
 
 
 def test_what_was_found_in_sync_is_not_compared_again_until_one_side_changes(monkeypatch: pytest.MonkeyPatch) -> None:

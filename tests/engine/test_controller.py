@@ -99,7 +99,7 @@ async def test_puts_back_what_someone_else_changed_and_tells_it(server: FakeApiS
     assert child["data"] == {"greeting": "hello", "theirs": "stays"}
     drifted = [event for event in server.all_of(Event) if event["reason"] == "Drifted"]
     assert [event["note"] for event in drifted] == [
-        "ConfigMap default/bear-0: someone else changed data.greeting; put back"
+        "ConfigMap default/bear-0: someone else changed data.greeting; reverted"
     ]
 
 

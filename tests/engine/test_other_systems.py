@@ -47,7 +47,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 DRAIN = Outside(
-    system="Slurm lab/demo", subject="node gpu-3", call=Drain("gpu-3"), reason="Surplus", message="it is to go"
+    system="Slurm lab/demo", subject="node gpu-3", call=Drain("gpu-3"), reason="Surplus", message="to be removed"
 )
 
 
@@ -90,7 +90,7 @@ async def carried_out(
 def test_an_action_in_another_system_reads_like_any_other() -> None:
     data = as_data(Plan(actions=(DRAIN,)))["actions"][0]
 
-    assert summary(DRAIN) == "drain node gpu-3 in Slurm lab/demo: it is to go (Surplus)"
+    assert summary(DRAIN) == "drain node gpu-3 in Slurm lab/demo: to be removed (Surplus)"
     assert (data["system"], data["subject"]) == ("Slurm lab/demo", "node gpu-3")
     assert data["call"] == {"node": "gpu-3"}
     assert not Plan(actions=(DRAIN,)).is_empty

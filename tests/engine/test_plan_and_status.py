@@ -56,7 +56,7 @@ ACTIONS: list[tuple[Action, str]] = [
         "remove finalizer from ConfigMap lab/a (CleanupFinished)",
     ),
     (SetStatus(target=target(TOY), status=ToyStatus()), "set status of Toy lab/bear (StatusChanged)"),
-    (EmitEvent(regarding=target(TOY), **WHY), "tell about Toy lab/bear: it must be (Because)"),
+    (EmitEvent(regarding=target(TOY), **WHY), "record event for Toy lab/bear: it must be (Because)"),
 ]
 
 

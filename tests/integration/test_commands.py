@@ -121,7 +121,7 @@ def test_scaling_in_prunes_and_drift_is_put_back_and_told(person: Person, operat
 
     assert person.kubectl("get", "configmap", "hello-0", "-o", "jsonpath={.data.own}") == "kept"
     explained = person.corral("explain", "note", "hello")
-    assert f"ConfigMap {person.namespace}/hello-0: someone else changed data.text; put back" in explained.stdout
+    assert f"ConfigMap {person.namespace}/hello-0: someone else changed data.text; reverted" in explained.stdout
 
 
 def test_what_the_schema_forbids_is_refused_at_once_with_the_field(person: Person) -> None:

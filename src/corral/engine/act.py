@@ -212,14 +212,14 @@ async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result,
         failure = failure_of(error)
         problem = failure.problem
         if isinstance(action, Evict) and isinstance(error, TooManyRequests):
-            message = f"{about(action)} is kept by its disruption budget"
+            message = f"{about(action)}: its disruption budget does not allow an eviction now"
             problem = Problem(reason=BUDGET, message=message, retry_after_s=error.retry_after_s or EVICTION_RETRY_S)
         return Result(action=action, state=failure.state, reason=problem.reason, message=problem.message), problem
 
 
 class _NameTaken(Exception):
     def __init__(self, there: Object) -> None:
-        self.message = f"{ref(there)} exists and is not ours; delete or rename it"
+        self.message = f"{ref(there)} exists and does not belong to this object: delete it, or choose another name"
         super().__init__(self.message)
 
 
@@ -270,7 +270,7 @@ async def _change(action: Apply, actor: Actor, regarding: Target) -> bool:
     remaining = differences(type(action.object), comparable(action.object), wire(answer))
     put_back = [path for path in action.drifted if path not in remaining]
     if put_back:
-        message = f"{ref(answer)}: someone else changed {paths_text(put_back)}; put back"
+        message = f"{ref(answer)}: someone else changed {paths_text(put_back)}; reverted"
         actor.tell(EmitEvent(regarding=regarding, type="Warning", reason="Drifted", message=message, action="Apply"))
     return _written(actor, await _mark_normalised(action.object, answer, actor), action.over)
 

@@ -237,7 +237,7 @@ VERBS: Mapping[type[Action], str] = {
     AddFinalizer: "add finalizer to",
     RemoveFinalizer: "remove finalizer from",
     SetStatus: "set status of",
-    EmitEvent: "tell about",
+    EmitEvent: "record event for",
 }
 
 

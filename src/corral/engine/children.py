@@ -96,7 +96,7 @@ def _one_child(owner: Object, child: Object, present: Object | None, manager: st
     if not is_controlled_by(present, owner):
         return Plan(waits=(name_taken(owner, present),))
     if present.metadata.deletion_timestamp is not None:
-        message = f"{ref(present)} is being deleted; it is made again when it is gone"
+        message = f"{ref(present)} is being deleted; it is created again after that"
         return Plan(waits=(Wait(reason="ChildBeingDeleted", message=message, on=ref(present)),))
     if once or _is_remembered(child, manager, present):
         return NOTHING
@@ -127,9 +127,9 @@ def _in_line(child: Object, present: Object) -> Plan:
     if decided_before and not foreign:
         return NOTHING
     if decided_before:
-        reason, message = "Drifted", f"someone else changed {paths_text(foreign)}; put back"
+        reason, message = "Drifted", f"someone else changed {paths_text(foreign)}; reverted"
     else:
-        reason, message = "Changed", f"desired state changed: {paths_text(differ)}" if differ else "a field is dropped"
+        reason, message = "Changed", f"desired state changed: {paths_text(differ)}" if differ else "a field is removed"
     kept = {NORMALISED: before[NORMALISED]} if decided_before and NORMALISED in before else {}
     return Plan(
         actions=(
@@ -145,7 +145,7 @@ def _in_line(child: Object, present: Object) -> Plan:
 
 
 def _prune(owner: Object, child: Object) -> Delete:
-    message = f"{ref(owner)} no longer asks for it"
+    message = f"no longer needed by {ref(owner)}"
     return Delete(target=target(child), reason="NoLongerDesired", message=message)
 
 
@@ -156,7 +156,7 @@ def _is_ours(child: Object, owner: Object, manager: str) -> bool:
 
 def name_taken(owner: Object, present: Object) -> Wait:
     """The one text for an object that stands where our child should be."""
-    message = f"{ref(present)} exists and does not belong to {ref(owner)}; delete or rename it, or rename the owner"
+    message = f"{ref(present)} exists and does not belong to {ref(owner)}: delete it, or choose another name"
     return Wait(reason="NameTaken", message=message, on=ref(present), stalled=True)
 
 

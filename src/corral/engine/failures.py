@@ -40,20 +40,20 @@ class Failure(msgspec.Struct, frozen=True):
 def failure_of(error: KubeError) -> Failure:
     match error:
         case Conflict() | AlreadyExists():
-            return Failure("refused", Problem(reason="Conflict", message=f"{error}; looked at again"))
+            return Failure("refused", Problem(reason="Conflict", message=f"{error}; retrying"))
         case Refused():
             return Failure("refused", Problem(reason="MayNotWrite", message=str(error)))
         case NotFound():
-            return Failure("refused", Problem(reason="NotFound", message=f"{error}; looked at again", alone=True))
+            return Failure("refused", Problem(reason="NotFound", message=f"{error}; retrying", alone=True))
         case TooManyRequests():
             return Failure(
                 "refused", Problem(reason="TooManyRequests", message=str(error), retry_after_s=error.retry_after_s)
             )
         case Invalid() if any(cause.field == "metadata.uid" for cause in error.causes):
             # An apply that carries the uid of an object that was replaced meanwhile: the server calls it immutable.
-            return Failure("refused", Problem(reason="Conflict", message=f"{error}; looked at again"))
+            return Failure("refused", Problem(reason="Conflict", message=f"{error}; retrying"))
         case Invalid():
-            return _stalled("Invalid", f"{error.subject}: the server does not accept it: {_causes(error)}")
+            return _stalled("Invalid", f"{error.subject}: rejected by the API server: {_causes(error)}")
         case Forbidden() if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
             return Failure(
                 "refused", Problem(reason="NamespaceTerminating", message=str(error), retry_after_s=STALLED_RETRY_S)

@@ -123,7 +123,7 @@ def is_work(status: msgspec.Struct) -> bool:
     return any(condition.type == READY and condition.reason == PROGRESSING for condition in found)
 
 
-SUSPENDED = Verdict(reason="Suspended", message="spec.suspend is true: nothing is changed until it is taken away")
+SUSPENDED = Verdict(reason="Suspended", message="spec.suspend is true: Corral changes nothing")
 
 
 def conditions(

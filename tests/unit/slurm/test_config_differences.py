@@ -24,12 +24,12 @@ OLD = "ClusterName=lab\nMinJobAge=300\nMaxNodeCount=100\nProlog=a.sh\nPartitionN
         (
             OLD.replace("300", "5"),
             Effect.RECONFIGURE,
-            "slurm.conf: 1 change, in effect after a reconfigure; jobs go on",
+            "slurm.conf: 1 change, applied by a reconfigure; running jobs are not affected",
         ),
-        (OLD.replace("MaxTime=5", "MaxTime=6"), Effect.RECONFIGURE, "slurm.conf: 1 change, in effect after"),
-        (OLD + "PartitionName=q Nodes=ALL\n", Effect.RECONFIGURE, "slurm.conf: 2 changes, in effect after"),
-        (OLD + "Prolog=b.sh\n", Effect.RECONFIGURE, "slurm.conf: 1 change, in effect after"),
-        (OLD.replace("Count=100", "Count=200"), Effect.RECONFIGURE, "slurm.conf: 1 change, in effect after"),
+        (OLD.replace("MaxTime=5", "MaxTime=6"), Effect.RECONFIGURE, "slurm.conf: 1 change, applied by a reconfigure"),
+        (OLD + "PartitionName=q Nodes=ALL\n", Effect.RECONFIGURE, "slurm.conf: 2 changes, applied by a reconfigure"),
+        (OLD + "Prolog=b.sh\n", Effect.RECONFIGURE, "slurm.conf: 1 change, applied by a reconfigure"),
+        (OLD.replace("Count=100", "Count=200"), Effect.RECONFIGURE, "slurm.conf: 1 change, applied by a reconfigure"),
         (OLD.replace("Count=100", "Count=50"), Effect.DRAIN, "slurm.conf: 1 change; drain all jobs"),
         (
             OLD + "SlurmctldPidFile=/x\n",
@@ -75,7 +75,7 @@ def test_each_change_is_a_sentence() -> None:
     assert found == [
         "MinJobAge: 300 becomes 5: reconfigure",
         "TreeWidth is new: 9: reconfigure",
-        "PartitionName=p MaxTime goes (was 5): reconfigure",
+        "PartitionName=p MaxTime is removed (was 5): reconfigure",
     ]
 
 

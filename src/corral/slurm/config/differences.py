@@ -24,7 +24,7 @@ class Change:
         if self.old is None:
             what = f"{name} is new: {self.new}" if self.new else f"{name} is new"
         elif self.new is None:
-            what = f"{name} goes (was {self.old})" if self.old else f"{name} goes"
+            what = f"{name} is removed (was {self.old})" if self.old else f"{name} is removed"
         else:
             what = f"{name}: {self.old} becomes {self.new}"
         return f"{what}: {self.effect}{f', because {self.why}' if self.why else ''}"
@@ -48,7 +48,7 @@ class Differences:
         if self.effect is None:
             return f"{self.file}: nothing changes"
         if self.effect is Effect.RECONFIGURE:
-            return f"{self.file}: {_count(self.changes)}, in effect after a reconfigure; jobs go on"
+            return f"{self.file}: {_count(self.changes)}, applied by a reconfigure; running jobs are not affected"
         cause = next((change for change in self.changes if change.effect is self.effect), self.changes[0])
         name = f"{cause.record} {cause.key}".strip()
         return f"{self.file}: {_count(self.changes)}; {self.effect}, because of {name}: {cause.why}"
