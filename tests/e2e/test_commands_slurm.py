@@ -131,7 +131,7 @@ def plan_shows_files_and_nodes(lab: Lab, folder: Path) -> None:
         f"change ConfigMap {lab.namespace}/demo-config",
         "+SchedulerParameters=bf_interval=20",
         "+PartitionName=night Nodes=worker MaxTime=60",
-        f"drain node worker-2 in Slurm {lab.namespace}/demo: it is to go (scale-in)",
+        f"drain node worker-2 in Slurm {lab.namespace}/demo: to be removed (scale-in)",
     )
     # On a busy machine Slurm may not answer within the seconds that a plan gives it.
     lab.until("plan shows what changes", lambda: lacking(of(lab, "plan", "-f", file, code=1), *expected))

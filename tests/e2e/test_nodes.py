@@ -275,7 +275,7 @@ def deletion_waits_for_queued_jobs(lab: Lab) -> None:
     lab.kubectl("delete", "nodeset", "worker", "--wait=false")
     lab.until(
         "deletion names the job",
-        lambda: amiss(f"partition worker, which goes with it: {number}." in said(lab)[0]["message"], True),
+        lambda: amiss(f"partition worker, which is deleted too: {number}." in said(lab)[0]["message"], True),
     )
     lab.until("workers are gone", lambda: amiss(workers(lab), set()))
     state = "State=INACTIVE"

@@ -364,7 +364,7 @@ async def test_only_where_people_asked_for_it_a_drain_is_forced_and_they_are_tol
         assert (world.names(), [killed[:2] for killed in world.slurm.killed]) == ([], [(job, "gpu-0")])
         warned = [one["note"] for one in world.server.all_of(Event) if one["reason"] == "JobsKilled"]
         assert len(warned) == 1
-        assert f"job {job} runs" in warned[0]
+        assert f"running job: {job}" in warned[0]
 
 
 async def test_a_set_that_is_deleted_waits_for_jobs_of_its_partition_and_names_them() -> None:
@@ -378,7 +378,7 @@ async def test_a_set_that_is_deleted_waits_for_jobs_of_its_partition_and_names_t
         world.server.remove(NodeSet, "gpu", NAMESPACE)
         await asyncio.sleep(120)
         assert (world.names(), world.slurm.partitions["gpu"]) == ([], INACTIVE)
-        assert f"which goes with it: {waiting}." in condition(world, "Ready")["message"]
+        assert f"which is deleted too: {waiting}." in condition(world, "Ready")["message"]
         with pytest.raises(Refused, match="not available"):
             world.slurm.submit(1, SHORT_S, "gpu")
         world.slurm.cancel_pending()

@@ -97,7 +97,7 @@ async def test_another_version_of_slurm_is_asked_for_by_name(server: FakeApiServ
 @pytest.mark.parametrize(
     ("name", "to", "says"),
     [
-        ("gpu", "7", "there is no revision 7 of gpu; there are: 1, 2"),
+        ("gpu", "7", "gpu has no revision 7; its revisions: 1, 2"),
         ("tpu", "", "there is no NodeSet lab/tpu"),
     ],
 )
@@ -110,7 +110,7 @@ async def test_with_one_revision_there_is_nothing_to_go_back_to(server: FakeApiS
     for one in server.all_of(ControllerRevision):
         if one["revision"] == 1:
             server.remove(ControllerRevision, one["metadata"]["name"], "lab")
-    with pytest.raises(Failure, match="there is nothing to go back to"):
+    with pytest.raises(Failure, match="there is no other revision to roll back to"):
         await rolled_back(Client(server.connect("cli")), "gpu", "lab", "")
 
 

@@ -15,7 +15,7 @@ TOLD_MAX = 300
 async def run_beside_slurmctld(shell: PodShell | None, controller: Controller | None, command: tuple[str, ...]) -> None:
     words = " ".join(command)
     if shell is None or controller is None or controller.spec.external is not None:
-        message = f"this slurmrestd cannot do it, and slurmctld is elsewhere; run there: {words}"
+        message = f"slurmrestd of this version cannot do it, and slurmctld runs elsewhere; run it there: {words}"
         raise OutsideFailed("SlurmUnsupported", message, stalled=True)
     pod = pod_name(controller)
     try:

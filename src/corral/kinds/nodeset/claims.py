@@ -28,7 +28,7 @@ def missing(nodeset: NodeSet, workers: Iterable[str], there: Sequence[Persistent
     """Claims that pods which are about to be made need. Raises BadOverride."""
     known = {claim.metadata.name for claim in there}
     made = (_claim(nodeset, template, worker) for worker in workers for template in nodeset.spec.volume_claim_templates)
-    message = "a volume of a worker's own"
+    message = "the worker's volume does not exist yet"
     return Plan(
         actions=tuple(
             Create(object=claim, reason="ClaimMissing", message=message)
@@ -61,7 +61,7 @@ def scaled_in(
 def farewell(nodeset: NodeSet, there: Sequence[PersistentVolumeClaim]) -> tuple[Action, ...]:
     if nodeset.spec.persistent_volume_claim_retention_policy.when_deleted != "Delete":
         return ()
-    return _deleted(there, frozenset(), "its NodeSet is deleted, and whenDeleted is Delete")
+    return _deleted(there, frozenset(), "its NodeSet is being deleted, and whenDeleted is Delete")
 
 
 def claim_names(nodeset: NodeSet, worker: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kinds.nodeset.words import some, unreachable_text
+from corral.kinds.nodeset.words import silence_text, some
 from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
 
@@ -54,12 +54,13 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     if recent(snapshot) is None and not with_pod and not _has_partition(snapshot):
         if not _may_still_answer(snapshot):
             return _let_go(snapshot)
-        silent = Wait(reason="SlurmUnreachable", message=unreachable_text(snapshot))
+        message = f"{silence_text(snapshot)}. It may still have nodes of this NodeSet"
+        silent = Wait(reason="SlurmUnreachable", message=message)
         return Plan(waits=(silent,), again_after_s=GIVEN_UP_S)
     if recent(snapshot) is None:
-        goes_on = "Slurm answers" if nodeset.status.external else "Slurm answers, or its Controller is deleted too"
-        give_up = _given_up(nodeset) if with_pod else "Jobs may wait in its partition, which would end with it"
-        stuck = f"{unreachable_text(snapshot)}; deletion goes on when {goes_on}. {give_up}"
+        goes_on = "Slurm answers" if nodeset.status.external else "Slurm answers or its Controller is deleted too"
+        give_up = _given_up(nodeset) if with_pod else "Jobs that are pending in its partition would fail"
+        stuck = f"{silence_text(snapshot)}. The deletion continues when {goes_on}. {give_up}"
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     queued = beside(_closing(snapshot), _queued(snapshot))
     if not known:
@@ -83,12 +84,12 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     waits = _pods_going(with_pod)
     if snapshot.object.status.external:
         stuck = (
-            "its Controller is gone, but slurmctld runs elsewhere, and its workers may have jobs. Make the Controller "
-            f"again, and they are drained. {_given_up(snapshot.object)}"
+            "its Controller is gone, but slurmctld runs elsewhere and the workers may have jobs. To drain them, create "
+            f"the Controller again. {_given_up(snapshot.object)}"
         )
         return ended(known) + Plan(waits=(*waits, Wait(reason="ControllerMissing", message=stuck, stalled=True)))
     pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
-    gone = "the NodeSet is deleted, and its Controller is gone: no job can be left"
+    gone = "the NodeSet is being deleted and its Controller is gone, so no jobs can be left"
     return Plan(
         actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods), waits=waits
     )
@@ -96,7 +97,7 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
 
 def _given_up(nodeset: NodeSet) -> str:
     command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
-    return f"To give up what may run on its workers: {command}"
+    return f"To delete the workers with any jobs they run: {command}"
 
 
 def _has_partition(snapshot: Snapshot) -> bool:
@@ -111,7 +112,7 @@ def _closing(snapshot: Snapshot) -> Plan:
     if not _has_partition(snapshot) or (snapshot.door.told and not snapshot.door.is_open):
         return NOTHING
     name = snapshot.object.metadata.name
-    message = f"waiting for slurmctld to take no job for partition {name} any more (State=INACTIVE)"
+    message = f"waiting for slurmctld to close partition {name} to new jobs (State=INACTIVE)"
     return Plan(waits=(Wait(reason="PartitionOpen", message=message),), again_after_s=CLOSES_WITHIN_S)
 
 
@@ -128,7 +129,7 @@ def _registering(workers: Sequence[Worker]) -> Plan:
     if not workers:
         return NOTHING
     names = some([worker.name for worker in workers])
-    message = f"drained, and about to register once more, for slurmctld reads its files anew: {names}"
+    message = f"drained; waiting for slurmd to register again after a reconfigure of slurmctld: {names}"
     return Plan(waits=(Wait(reason="WorkerArriving", message=message),), again_after_s=LOOKED_AGAIN_S)
 
 
@@ -144,8 +145,8 @@ def _queued(snapshot: Snapshot) -> Plan:
     if not jobs:
         return NOTHING
     message = (
-        f"jobs wait in partition {name}, which goes with it: {some(jobs)}. Move them (scontrol update jobid=ID "
-        f"partition=OTHER) or cancel them (scancel --state=PENDING --partition={name})"
+        f"jobs are pending in partition {name}, which is deleted too: {some(jobs)}. Move them (scontrol update "
+        f"jobid=ID partition=OTHER) or cancel them (scancel --state=PENDING --partition={name})"
     )
     return Plan(waits=(Wait(reason="JobsWaiting", message=message),))
 
@@ -161,7 +162,7 @@ def _may_still_answer(snapshot: Snapshot) -> bool:
 
 def _pods_going(with_pod: Sequence[Worker]) -> tuple[Wait, ...]:
     going = [worker.name for worker in with_pod if worker.is_leaving]
-    return (Wait(reason="PodsGoing", message=f"{len(going)} pods are ending: {some(going)}"),) if going else ()
+    return (Wait(reason="PodsGoing", message=f"{len(going)} pods are terminating: {some(going)}"),) if going else ()
 
 
 def _let_go(snapshot: Snapshot) -> Plan:
@@ -170,6 +171,6 @@ def _let_go(snapshot: Snapshot) -> Plan:
         target=target(nodeset),
         present=nodeset.metadata.finalizers,
         finalizer=FINALIZER,
-        message="no pod of it is left, and no Slurm node that is known of",
+        message="no pods and no known Slurm nodes are left",
     )
     return Plan(actions=(*claims.farewell(nodeset, snapshot.claims), leave))

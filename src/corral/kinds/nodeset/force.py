@@ -76,13 +76,14 @@ def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     if worker.pod is None:
         return ()
     limit_s = snapshot.object.spec.force_drain_after_seconds
-    message = f"drained for more than {limit_s} s ({why}) and deleted by force"
+    message = f"deleted after draining for more than {limit_s} s ({why}; spec.forceDrainAfterSeconds)"
     told = _events(snapshot, worker, "JobsKilled", message, "Delete")
     return *told, Delete(target=target(worker.pod), reason=FORCED, message=message)
 
 
 def _warned(snapshot: Snapshot, worker: Worker, why: str, at: datetime) -> tuple[EmitEvent, ...]:
-    message = f"to go ({why}), and deleted by force at {at:%Y-%m-%dT%H:%M:%SZ} with what runs then"
+    killed = f"jobs that still run at {at:%Y-%m-%dT%H:%M:%SZ} are killed"
+    message = f"to be removed ({why}); {killed} (spec.forceDrainAfterSeconds)"
     return _events(snapshot, worker, "JobsToBeKilled", message, "Drain") if worker.jobs else ()
 
 
@@ -103,11 +104,11 @@ def _events(
 
 def _named(jobs: Sequence[Job]) -> tuple[str, ...]:
     if not jobs:
-        return ("no job is known to run",)
+        return ("no known jobs",)
     if len(jobs) == 1:
-        return (f"job {jobs[0].id} runs",)
+        return (f"running job: {jobs[0].id}",)
     some = (jobs[start : start + NAMED_MAX] for start in range(0, len(jobs), NAMED_MAX))
-    return tuple(f"jobs {', '.join(str(job.id) for job in ones)} run" for ones in some)
+    return tuple(f"running jobs: {', '.join(str(job.id) for job in ones)}" for ones in some)
 
 
 def _notice(within: timedelta) -> timedelta:

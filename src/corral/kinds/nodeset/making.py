@@ -101,7 +101,7 @@ def ended(known: Sequence[Worker]) -> Plan:
     over = [worker for worker in known if not worker.is_live and worker.has_ended and not worker.is_leaving]
     return Plan(
         actions=tuple(
-            Delete(target=target(pod), reason="PodEnded", message=f"it ended ({pod.status.phase}); made again")
+            Delete(target=target(pod), reason="PodEnded", message=f"the pod has ended ({pod.status.phase})")
             for pod in (worker.pod for worker in over)
             if pod is not None
         )
@@ -109,6 +109,6 @@ def ended(known: Sequence[Worker]) -> Plan:
 
 
 def remade(idle: Sequence[Worker]) -> Plan:
-    message = "outdated, and its slurmd does not run; made again, and its node in Slurm keeps its drain"
+    message = "outdated and slurmd does not run: the pod is replaced, its node in Slurm stays drained"
     pods = [worker.pod for worker in idle if worker.pod is not None]
     return Plan(actions=tuple(Delete(target=target(pod), reason="PodOutdated", message=message) for pod in pods))

@@ -113,8 +113,8 @@ def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
     return beside(
         removed(snapshot, scaled, "scale-in"),
         left_alone(fates.leaving),
-        removed(snapshot, fates.lost, "Slurm has lost it"),
-        removed(snapshot, fates.wrong, "it registered otherwise than it was made"),
+        removed(snapshot, fates.lost, "not registered"),
+        removed(snapshot, fates.wrong, "wrong registration"),
         removed(snapshot, fates.rolling.replaced, "rollout"),
         remade(fates.rolling.remade),
     )
@@ -146,7 +146,7 @@ def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     """
     known = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
     ours = [worker for worker in known if not worker.is_invalid]
-    message = "it stays: a drain of ours is lifted"
+    message = "the reason for Corral's drain is gone"
     return each((slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message),) for w in ours)
 
 
@@ -173,7 +173,7 @@ def _not_yet(fates: Fates) -> Plan:
         names = some([worker.name for worker in unready])
         waits.append(Wait(reason="WorkersNotReady", message=f"{len(unready)} {of} not ready: {names}"))
     if absent:
-        waits.append(Wait(reason="WorkersNotRegistered", message=f"{len(absent)} {of} not in Slurm: {some(absent)}"))
+        waits.append(Wait(reason="WorkersNotRegistered", message=f"{len(absent)} {of} not registered: {some(absent)}"))
     return Plan(waits=tuple(waits), again_after_s=ARRIVES_WITHIN_S if absent else None)
 
 

@@ -32,7 +32,7 @@ def told_of_machines(now: datetime, staying: Sequence[Worker], leaving: Sequence
     known += [worker for worker in leaving if worker.can_be_driven_out and not worker.is_unfilled]
     news = ((worker.pod, _news(worker, now)) for worker in known)
     told = [
-        Patch(target=target(pod), merge=merge, reason="MachineKnown", message=f"it has a Kubernetes node: {message}")
+        Patch(target=target(pod), merge=merge, reason="MachineKnown", message=f"scheduled: {message}")
         for pod, (merge, message) in news
         if pod is not None and merge
     ]
@@ -46,10 +46,10 @@ def _news(worker: Worker, now: datetime) -> tuple[dict[str, Any], str]:
     if worker.is_unfilled and worker.machine is not None and worker.pod is not None:
         line = filled(line_of(worker.pod), worker.machine)
         merge["metadata"] = {"annotations": {names.NODE_CONF: line, names.NODE_CONF_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}"}}
-        said.append(f"it registers with what {worker.machine.metadata.name} says")
+        said.append(f"slurmd registers with labels and annotations of Kubernetes node {worker.machine.metadata.name}")
     if worker.can_be_driven_out and worker.pod is not None and not _may_go_now(worker):
         merge["spec"] = {"tolerations": msgspec.to_builtins(fitting.staying(worker.pod.spec.tolerations))}
-        said.append("no taint drives it out with its jobs")
+        said.append("taints do not evict it with its jobs")
     return merge, "; ".join(said)
 
 
@@ -61,7 +61,7 @@ def _may_go_now(worker: Worker) -> bool:
 def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
     """A record from an earlier life of a worker whose slurmd has not started: it would keep what it has."""
     stale = [worker for worker in live if worker.has_record_of_another and _may_be_forgotten(worker)]
-    message = "its worker comes back and says something else of itself; it registers anew"
+    message = "outdated record of an earlier pod: the worker registers again with its new values"
     calls = (Forget(node=worker.name) for worker in stale)
     return each((slurm_call(snapshot, call, "RecordOutdated", message),) for call in calls)
 
@@ -76,7 +76,8 @@ def registered_wrong(
     if not ours:
         return [], told
     due = [worker for worker in ours if _left_s(snapshot, worker) <= 0]
-    message = f"registered otherwise than they were made, and are made anew: {some([_said(worker) for worker in ours])}"
+    who = some([_said(worker) for worker in ours])
+    message = f"to be replaced, because their Slurm record does not match their pod: {who}"
     soonest_s = min((left_s for worker in ours if (left_s := _left_s(snapshot, worker)) > 0), default=None)
     waiting = Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
     return in_turn(due, staying, count, missing_max), told + waiting
@@ -96,7 +97,7 @@ def _is_slurms(snapshot: Snapshot, worker: Worker) -> bool:
 def _slurms(names: Sequence[str]) -> Plan:
     if not names:
         return NOTHING
-    message = f"Slurm has no Gres of {some(names)} on record: name them in GresTypes there, then delete these pods"
+    message = f"Slurm ignores the Gres of {some(names)}: add them to GresTypes in its slurm.conf, then delete the pods"
     return Plan(waits=(Wait(reason="RegisteredWrong", message=message, stalled=True),))
 
 

@@ -72,13 +72,13 @@ def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
 
 def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = True) -> tuple[Action, ...]:
     call = Drain(node=worker.name, reason=_reason(snapshot, worker, why), spares_others=spares_others)
-    return _told(snapshot, call, "WorkerLeaves", f"it is to go ({why}); {jobs_text(worker.jobs)}")
+    return _told(snapshot, call, "WorkerLeaves", f"to be removed ({why}); {jobs_text(worker.jobs)}")
 
 
 def kept_free(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     """Drained, and it stays."""
     call = Drain(node=worker.name, reason=_reason(snapshot, worker, why))
-    message = f"{why}: it gets no job until that is over, and stays; {jobs_text(worker.jobs)}"
+    message = f"{why}: no new jobs until that is resolved, its pod stays; {jobs_text(worker.jobs)}"
     return _told(snapshot, call, "MachineInTrouble", message)
 
 
@@ -95,7 +95,7 @@ def _reason(snapshot: Snapshot, worker: Worker, why: str) -> str:
 
 def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool) -> tuple[Action, ...]:
     """The node first, the pod directly after it."""
-    proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, and no job holds it"
+    proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, no jobs left"
     forget = slurm_call(snapshot, Forget(node=worker.name, spares_others=spares_others), "WorkerLeaves", proof)
     if worker.pod is None or worker.is_leaving:
         return (forget,)
@@ -116,10 +116,10 @@ def left_alone(leaving: Sequence[Worker]) -> Plan:
 
 
 def _somebodys(name: str, node: Node) -> str:
-    done, state = ("drained it", "undrain") if has_drain(node) else ("set it down", "resume")
+    done, state = ("drained it", "undrain") if has_drain(node) else ("set it DOWN", "resume")
     return (
-        f"{name} is to go, but somebody else has {done} ({node.reason!r}), so it stays as it is. It goes when that is "
-        f"lifted: scontrol update nodename={name} state={state}"
+        f"{name} is to be removed, but somebody else {done} ({node.reason!r}), so Corral does not touch it. "
+        f"To let Corral remove it: scontrol update nodename={name} state={state}"
     )
 
 
@@ -130,18 +130,19 @@ def _draining(worker: Worker) -> Wait:
 
 
 def _arriving(worker: Worker) -> Wait:
-    message = f"{worker.name} is to go, but its slurmd is about to register; it is drained when it has"
+    message = f"{worker.name} is to be removed: waiting for its slurmd to register, so that it can be drained"
     return Wait(reason="WorkerArriving", message=message)
 
 
 def _reserved(worker: Worker) -> Wait:
     message = (
-        f"{worker.name} is to go, and no job holds it, but it is in a reservation that has begun, and slurmctld "
-        "forgets no such node. It goes when that ends: scontrol show reservation"
+        f"{worker.name} is to be removed and has no jobs, but it is in an active reservation, and slurmctld deletes "
+        "no such node. It is removed when the reservation ends: scontrol show reservation"
     )
     return Wait(reason="Reserved", message=message)
 
 
 def _unclear(worker: Worker) -> Wait:
-    said = str(worker.node.state) if worker.node else "nothing"
-    return Wait(reason="WorkerUnknown", message=f"{worker.name} is to go, but Slurm does not say what it does: {said}")
+    said = str(worker.node.state) if worker.node else "no answer"
+    message = f"{worker.name} is to be removed, but its state in Slurm is unclear: {said}"
+    return Wait(reason="WorkerUnknown", message=message)

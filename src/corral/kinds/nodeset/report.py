@@ -24,7 +24,7 @@ from corral.kube.meta import Condition
 def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     nodeset, known = snapshot.object, snapshot.workers
     is_held = nodeset.spec.suspend and nodeset.metadata.deletion_timestamp is None
-    said = SUSPENDED if is_held else verdict(_as_planned(outcome), ready_message="every worker is there")
+    said = SUSPENDED if is_held else verdict(_as_planned(outcome), ready_message="all workers are ready and registered")
     live = snapshot.live
     counts = slurm_counts(snapshot, known)
     revision = revision_of(nodeset, snapshot.controller) if snapshot.controller else nodeset.status.revision

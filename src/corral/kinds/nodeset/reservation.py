@@ -37,11 +37,15 @@ def reserved(snapshot: Snapshot, old: Sequence[Worker]) -> Plan:
         return NOTHING  # Slurm makes none that has begun; in its time workers are drained in any case
     if there is None:
         return Plan(
-            actions=(_call(snapshot, wanted, f"nodes {some(wanted.nodes)} are emptied by {wanted.start:%FT%RZ}"),)
+            actions=(
+                _call(
+                    snapshot, wanted, f"no new jobs on {some(wanted.nodes)} that would run past {wanted.start:%FT%RZ}"
+                ),
+            )
         )
     if there.start_at == wanted.start.replace(microsecond=0) and set(wanted.nodes) <= set(there.nodes):
         return NOTHING
-    again = _call(snapshot, wanted, "its time or its nodes are others now")
+    again = _call(snapshot, wanted, "its time or its nodes have changed")
     return released(snapshot) + Plan(actions=(again,))
 
 
@@ -55,14 +59,14 @@ def opened(snapshot: Snapshot) -> Plan:
     if len(left) == len(there.nodes):
         return NOTHING
     call = Narrow(reservation=there.name, nodes=left) if left else Unreserve(reservation=there.name)
-    return Plan(actions=(_call(snapshot, call, f"our drain keeps them free now: {some(sorted(going))}"),))
+    return Plan(actions=(_call(snapshot, call, f"drained by Corral, about to be removed: {some(sorted(going))}"),))
 
 
 def released(snapshot: Snapshot) -> Plan:
     if not snapshot.reservation.told or snapshot.reservation.found is None:
         return NOTHING
     call = Unreserve(reservation=snapshot.reservation.found.name)
-    return Plan(actions=(_call(snapshot, call, "no worker waits for it"),))
+    return Plan(actions=(_call(snapshot, call, "no longer needed"),))
 
 
 def _wanted(snapshot: Snapshot, old: Sequence[Worker]) -> Reserve | None:

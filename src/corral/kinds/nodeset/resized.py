@@ -32,9 +32,9 @@ def resized(snapshot: Snapshot, controller: Controller, staying: Sequence[Worker
     if not names:
         return NOTHING
     message = (
-        f"resized in place since they were made, of which Slurm knows nothing: {some(names)}. Jobs get what is in "
-        f"SLURM_NODE_CONF ({line_of(made)}). Say in spec.slurmd.resources what workers are to have, and they are "
-        "replaced after their jobs; or resize these back"
+        f"pods were resized in place, but Slurm still schedules by their old size: {some(names)}. It uses "
+        f"SLURM_NODE_CONF ({line_of(made)}). Set the new size in spec.slurmd.resources, and workers are replaced after "
+        "their jobs; or resize the pods back"
     )
     return Plan(waits=(Wait(reason="WorkersResized", message=message, stalled=True),))
 

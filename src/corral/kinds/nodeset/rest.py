@@ -69,7 +69,7 @@ class RestClusters:
     async def perform(self, cluster: str, call: Call) -> None:
         known = self._started().get(cluster)
         if known is None:
-            raise OutsideFailed("SlurmUnreachable", f"Slurm {cluster}: no address is known", retry_after_s=RETRY_S)
+            raise OutsideFailed("SlurmUnreachable", f"Slurm {cluster}: no REST API known yet", retry_after_s=RETRY_S)
         try:
             await _carried_out(known.client, call)
         except NotFound as error:
@@ -144,7 +144,7 @@ async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -
     """As it is now. Somebody else's ends the call."""
     node = await client.node(name)
     if spares_others and is_somebodys(node):
-        message = f"node {name} has been taken out of service by somebody else: {node.reason!r}; it is left alone"
+        message = f"node {name} was drained or set DOWN by somebody else ({node.reason!r}): Corral does not touch it"
         raise OutsideFailed("DrainedBySomebodyElse", message, alone=True, retry_after_s=RETRY_S)
     return node
 
@@ -153,10 +153,10 @@ async def _forget(client: SlurmClient, call: Forget) -> None:
     """Nothing but slurmctld's own word to the deletion proves that it has no such node."""
     with suppress(NotFound):
         if is_being_told(await _read(client, call.node, spares_others=call.spares_others)):
-            message = f"slurmctld reads its files anew, and node {call.node} registers once more: it is forgotten then"
+            message = f"node {call.node} registers again after a reconfigure; it is deleted from Slurm after that"
             raise OutsideFailed("WorkerArriving", message, alone=True, retry_after_s=RETRY_S)
     await client.delete_node(call.node)
     with suppress(NotFound):
         back = await client.node(call.node)
-        message = f"node {call.node} has registered again since it was forgotten, and is {back.state}: its worker stays"
+        message = f"node {call.node} registered again after it was deleted from Slurm ({back.state}): its worker stays"
         raise OutsideFailed("RegisteredAnew", message, alone=True, retry_after_s=RETRY_S)

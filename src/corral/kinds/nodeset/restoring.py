@@ -42,7 +42,7 @@ def lost_drains(snapshot: Snapshot, lasting: Callable[[], Set[str]]) -> Mapping[
 
 
 def _drained(snapshot: Snapshot, worker: Worker, reason: str) -> Outside:
-    message = f"somebody had drained it, and slurmctld has lost its record since: {reason}"
+    message = f"restores a drain that slurmctld had lost: {reason}"
     return slurm_call(snapshot, Drain(node=worker.name, reason=reason), "DrainRestored", message)
 
 

@@ -33,7 +33,9 @@ def rollback(nodeset: NodeSet, controller: Controller, known: Sequence[Controlle
     chosen = _named(nodeset, known, to) if to else _newest(nodeset, known, present)
     was = as_of(nodeset, chosen)
     if was is None:
-        raise NoSuchRevision(f"revision {chosen.revision} ({chosen.metadata.name}) cannot be read by this version")
+        raise NoSuchRevision(
+            f"revision {chosen.revision} ({chosen.metadata.name}) cannot be read by this version of Corral"
+        )
     digest = chosen.metadata.labels.get(names.REVISION_LABEL, chosen.metadata.name)
     return Rollback(
         number=chosen.revision,
@@ -46,7 +48,7 @@ def _newest(nodeset: NodeSet, known: Sequence[ControllerRevision], present: str)
     name = names.revision_name(nodeset.metadata.name, present)
     older = [one for one in known if one.metadata.name != name]
     if not older:
-        raise NoSuchRevision("its workers were never made from anything else: there is nothing to go back to")
+        raise NoSuchRevision("there is no other revision to roll back to")
     return max(older, key=lambda one: (one.revision, one.metadata.name))
 
 
@@ -55,7 +57,7 @@ def _named(nodeset: NodeSet, known: Sequence[ControllerRevision], to: str) -> Co
         if to in (str(one.revision), one.metadata.name, one.metadata.labels.get(names.REVISION_LABEL)):
             return one
     there = ", ".join(str(number) for number in sorted(one.revision for one in known)) or "none"
-    raise NoSuchRevision(f"there is no revision {to} of {nodeset.metadata.name}; there are: {there}")
+    raise NoSuchRevision(f"{nodeset.metadata.name} has no revision {to}; its revisions: {there}")
 
 
 def _unpinned(was: NodeSet, nodeset: NodeSet, controller: Controller) -> NodeSet:

@@ -54,9 +54,9 @@ def _left_s(snapshot: Snapshot, name: str) -> float:
 def _told(names: Sequence[str], *, by_ordinal: bool) -> Plan:
     if not names:
         return NOTHING
-    otherwise = ", or leave these ordinals out (spec.reserveOrdinals)" if by_ordinal else ""
+    otherwise = ", or skip these ordinals (spec.reserveOrdinals)" if by_ordinal else ""
     message = (
-        f"not made, for there is a pod of that name, or a claim, that is not of this NodeSet: {some(names)}. All the "
-        f"others are made. Delete or rename what is there{otherwise}"
+        f"cannot create {some(names)}: a pod or claim of that name exists and does not belong to this NodeSet. "
+        f"Delete it{otherwise}. Other workers are not affected"
     )
     return Plan(waits=(Wait(reason=NAME_TAKEN, message=message, stalled=True),))

@@ -18,7 +18,7 @@ def some(words: Sequence[str]) -> str:
 def jobs_text(jobs: Sequence[Job]) -> str:
     """`jobs 12, 17 run until 2026-11-16T02:25Z`: the last of them, by its time limit."""
     if not jobs:
-        return "no job is known to run"
+        return "no known jobs"
     shown = some([str(job.id) for job in jobs])
     return f"job {shown} runs{_until(jobs)}" if len(jobs) == 1 else f"jobs {shown} run{_until(jobs)}"
 
@@ -32,9 +32,11 @@ def _until(jobs: Sequence[Job]) -> str:
 
 
 def unreachable_text(snapshot: Snapshot) -> str:
+    return f"{silence_text(snapshot)}. Until it answers, Corral creates missing workers but removes none"
+
+
+def silence_text(snapshot: Snapshot) -> str:
     view = snapshot.slurm
     if isinstance(view, Unknown):
-        said = f"Slurm {snapshot.cluster} has not answered since {view.since:%Y-%m-%dT%H:%M:%SZ}: {view.why}"
-    else:
-        said = f"Slurm {snapshot.cluster} was seen last at {view.at:%Y-%m-%dT%H:%M:%SZ}"
-    return f"{said}. Workers are made and healed, none is removed"
+        return f"Slurm {snapshot.cluster} has not answered since {view.since:%Y-%m-%dT%H:%M:%SZ}: {view.why}"
+    return f"Slurm {snapshot.cluster} last answered at {view.at:%Y-%m-%dT%H:%M:%SZ}"

@@ -82,7 +82,7 @@ def test_a_drain_that_outlasts_what_people_allowed_is_forced_and_the_jobs_are_na
     found = decided(held, replicas=0, force_drain_after_seconds=60)
     assert [type(one) for one in found.actions] == [EmitEvent, Delete]
     (told,) = warnings(found, "JobsKilled")
-    assert ("jobs 7, 8 run" in told.message, deleted(found)) == (True, ["gpu-0"])
+    assert ("running jobs: 7, 8" in told.message, deleted(found)) == (True, ["gpu-0"])
     assert decided(held, replicas=0, force_drain_after_seconds=3600).actions == ()
 
 
@@ -109,7 +109,7 @@ def test_people_are_warned_when_it_is_drained_and_again_before_it_is_done_with_t
     begins = decided(busy, replicas=0, force_drain_after_seconds=3600)
     (told,) = warnings(begins, "JobsToBeKilled")
     assert "at 2026-11-16T03:00:00Z" in told.message
-    assert "job 7 runs" in told.message
+    assert "running job: 7" in told.message
     assert warnings(decided(busy, replicas=0), "JobsToBeKilled") == []
 
     def after(drained_s: float) -> Plan:

@@ -84,7 +84,7 @@ def test_people_are_told_whether_a_drained_worker_stays_or_goes(machine: Node, s
     told = {one.message.removeprefix("gpu-0: ") for one in found.actions if isinstance(one, Outside | EmitEvent)}
     assert len(told) == 1  # the drain and the event say the same
     (message,) = told
-    assert ("and stays" in message, "it is to go" in message) == (stays, not stays)
+    assert ("its pod stays" in message, "to be removed" in message) == (stays, not stays)
 
 
 @pytest.mark.parametrize("key", ["maintenance", "node.kubernetes.io/out-of-service"])

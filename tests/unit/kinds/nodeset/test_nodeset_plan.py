@@ -325,7 +325,7 @@ def test_deletion_drains_every_worker_first() -> None:
 def test_deletion_ends_when_no_pod_and_no_node_is_left() -> None:
     (leave,) = plan(a_snapshot(deleted=True)).actions
     assert isinstance(leave, RemoveFinalizer)
-    assert "no pod of it is left" in summary(leave)
+    assert "no pods and no known Slurm nodes are left" in summary(leave)
 
 
 def test_deletion_waits_while_slurm_does_not_answer() -> None:
@@ -360,7 +360,7 @@ def test_with_a_slurmctld_elsewhere_workers_outlive_their_controller_and_people_
     decided = plan(orphaned)
     (wait,) = decided.waits
     assert (decided.actions, wait.reason, wait.stalled) == ((), "ControllerMissing", True)
-    assert "Make the Controller again" in wait.message
+    assert "create the Controller again" in wait.message
     assert "kubectl -n lab delete pod -l slurm.corral.dev/nodeset=gpu" in wait.message
     assert report(orphaned, Outcome(plan=decided)).external
     (leave,) = plan(with_slurm_elsewhere(a_snapshot(deleted=True, controller=None))).actions

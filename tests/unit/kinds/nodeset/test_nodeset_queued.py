@@ -78,7 +78,7 @@ def test_while_slurm_is_silent_it_waits_for_there_may_be_jobs_in_its_partition()
     unheard = replace(deleted_with(), slurm=Unknown(since_s=0.0, since=NOW, why="connection refused"))
     decided = plan(unheard)
     assert (decided.is_empty, reasons(decided)) == (True, ["SlurmUnreachable"])
-    assert "Jobs may wait in its partition" in decided.waits[0].message
+    assert "Jobs that are pending in its partition would fail" in decided.waits[0].message
     assert lets_go(
         replace(unheard, object=replace(unheard.object, spec=replace(unheard.object.spec, partition=Partition())))
     )

@@ -83,7 +83,7 @@ def test_a_worker_whose_name_is_taken_is_made_apart_from_the_others_and_not_in_e
     assert creations(long_ago) == [["gpu-2", "gpu-3"], ["gpu-0"], ["gpu-1"]]
     (told,) = [wait for wait in plan(long_ago).waits if wait.reason == "NameTaken"]
     assert told.stalled
-    assert all(word in told.message for word in ("gpu-0, gpu-1", "Delete or rename", "spec.reserveOrdinals"))
+    assert all(word in told.message for word in ("gpu-0, gpu-1", "Delete it", "spec.reserveOrdinals"))
 
 
 def test_nothing_is_said_of_a_name_that_is_not_asked_for_any_more() -> None:

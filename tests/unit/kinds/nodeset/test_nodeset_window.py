@@ -100,7 +100,7 @@ def test_in_a_reservation_of_somebody_else_it_is_waited_for_and_holds_nobody_els
     free = old(a_worker(1, state="IDLE+DRAIN+DYNAMIC_NORM", reason="corral: rollout of x"))
     decided = plan(snapshot_of(emptied(0), free, opens_in=-0.5 * HOUR))
     assert [call for call in calls(decided) if isinstance(call, Forget)] == [Forget(node="gpu-1")]
-    assert "gpu-0 is to go, and no job holds it, but it is in a reservation" in str(decided.waits)
+    assert "gpu-0 is to be removed and has no jobs, but it is in an active reservation" in str(decided.waits)
     assert "Reserved" in reasons(decided)
 
 
@@ -180,5 +180,5 @@ async def test_what_slurmctld_refuses_is_told_in_its_words() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_of_a_slurmctld_that_is_elsewhere_people_are_told_what_to_run() -> None:
-    with pytest.raises(OutsideFailed, match="run there: scontrol create reservation"):
+    with pytest.raises(OutsideFailed, match="run it there: scontrol create reservation"):
         await run_beside_slurmctld(None, SLURM, ("scontrol", "create", "reservation"))

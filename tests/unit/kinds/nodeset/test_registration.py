@@ -183,7 +183,7 @@ def test_a_worker_that_registered_wrong_is_made_anew_but_not_at_once_and_not_all
     old = [saying(a_worker(number), LINE, cpus=1, memory_mb=960, age_s=600) for number in (0, 1, 2)]
     decided = plan(a_snapshot(*old, replicas=3))
     assert len(drains(decided)) == 1
-    reason = "corral: it registered otherwise than it was made of NodeSet lab/gpu"
+    reason = "corral: wrong registration of NodeSet lab/gpu"
     gone = saying(a_worker(0, state="IDLE+DRAIN", reason=reason), LINE, cpus=1, memory_mb=960, age_s=600)
     decided = plan(a_snapshot(gone))
     assert (calls(decided), deleted(decided)) == ([Forget(node="gpu-0")], ["gpu-0"])

@@ -55,7 +55,7 @@ def test_what_an_admin_set_down_is_neither_scaled_in_nor_drained_and_people_are_
     broken = a_worker(0, state=state, reason="bad DIMM")
     found = plan(a_snapshot(broken, replicas=0))
     assert (found.actions, reasons(found)) == ((), ["DrainedBySomebodyElse"])
-    assert "set it down ('bad DIMM')" in found.waits[0].message
+    assert "set it DOWN ('bad DIMM')" in found.waits[0].message
     assert "state=resume" in found.waits[0].message
     assert decided(on(broken), a_machine(cordoned=True)).actions == ()
 
