@@ -23,19 +23,24 @@ from corral.kube.values import Duration, IntOrString, parse_duration
 
 
 class Partition(Model, frozen=True, kw_only=True):
-    """A partition of these nodes, named as the NodeSet."""
+    """A partition with these nodes, named like the NodeSet."""
 
     enabled: bool = False
     config: Annotated[
-        str, Meta(max_length=4096, pattern=r"^[^\r\n]*$", description="More of its line: MaxTime=1-0 Default=YES")
+        str,
+        Meta(
+            max_length=4096,
+            pattern=r"^[^\r\n]*$",
+            description="More settings of the partition, e.g. MaxTime=1-0 Default=YES",
+        ),
     ] = ""
 
 
 class Window(Model, frozen=True, kw_only=True):
-    """When workers are replaced. Slurm reserves their nodes for it, and its scheduler empties them by then."""
+    """When workers may be replaced. A Slurm reservation lets no job start that would run into it."""
 
     start: datetime
-    duration: Annotated[Duration, Meta(max_length=32, description="After it, none is replaced any more.")] = "1h"
+    duration: Annotated[Duration, Meta(max_length=32, description="No worker is replaced after that.")] = "1h"
 
     @property
     def end(self) -> datetime:
@@ -46,27 +51,28 @@ class Window(Model, frozen=True, kw_only=True):
 
 
 class Update(Model, frozen=True, kw_only=True):
-    """How workers are replaced when what they are made from changes. A worker is drained first, always."""
+    """How workers are replaced when their definition changes. A worker is always drained first."""
 
     strategy: Annotated[
         Literal["RollingUpdate", "OnDelete"],
-        Meta(description="OnDelete: none is replaced; one that goes for another reason comes back as asked for."),
+        Meta(description="OnDelete: Corral replaces none; a worker whose pod is deleted comes back up to date."),
     ] = "RollingUpdate"
     max_unavailable: Annotated[
-        IntOrString, Meta(description="How many may be missing at a time, whatever the reason: 2 or 10%.")
+        IntOrString, Meta(description="How many workers may be unavailable at a time, for any reason: 2 or 10%.")
     ] = 1
     max_surge: Annotated[
-        IntOrString, Meta(description="How many more there may be meanwhile, so that new ones come before old ones go.")
+        IntOrString,
+        Meta(description="How many extra workers may run meanwhile, so that new ones start before old ones stop."),
     ] = 0
     partition: Annotated[
         int, Meta(ge=0, le=10000, description="Only workers with this ordinal or a higher one are replaced.")
     ] = 0
-    paused: Annotated[bool, Meta(description="Replace none for now.")] = False
+    paused: Annotated[bool, Meta(description="While true, no worker is replaced.")] = False
     window: Annotated[
         Window | None,
-        Meta(description="Replace only then, and then all at once: a maintenance reservation keeps jobs away."),
+        Meta(description="Replace workers only then, all at once; a maintenance reservation keeps jobs away."),
     ] = None
-    history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions are kept.")] = 10
+    history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions to keep.")] = 10
 
 
 class ClaimMeta(Model, frozen=True, kw_only=True):
@@ -76,14 +82,14 @@ class ClaimMeta(Model, frozen=True, kw_only=True):
 
 
 class ClaimTemplate(Model, frozen=True, kw_only=True):
-    """A volume that each worker has of its own; slurmd.volumeMounts says where, by this name."""
+    """A volume for each worker; slurmd.volumeMounts refers to it by this name."""
 
     metadata: ClaimMeta
     spec: Annotated[Overrides, Meta(description="Any fields of a PersistentVolumeClaimSpec.")]
 
 
 class ClaimRetention(Model, frozen=True, kw_only=True):
-    """What becomes of workers' claims when they are not asked for any more, and when the NodeSet goes."""
+    """What happens to the claims of workers on scale-in, and when the NodeSet is deleted."""
 
     when_scaled: Literal["Retain", "Delete"] = "Retain"
     when_deleted: Literal["Retain", "Delete"] = "Retain"
@@ -92,38 +98,38 @@ class ClaimRetention(Model, frozen=True, kw_only=True):
 @rules(
     rule(
         "self.scalingMode != 'DaemonSet' || (self.update.partition == 0 && self.update.maxSurge == 0)",
-        "update.partition and update.maxSurge are of scalingMode StatefulSet: a Kubernetes node has one worker",
+        "update.partition and update.maxSurge need scalingMode StatefulSet: otherwise each node has one worker",
     )
 )
 class NodeSetSpec(Model, frozen=True, kw_only=True):
-    controller_ref: Annotated[Ref, rule("self == oldSelf", "a NodeSet stays with its Controller; make another one")]
+    controller_ref: Annotated[Ref, rule("self == oldSelf", "controllerRef cannot change: create another NodeSet")]
     scaling_mode: Annotated[
         Literal["StatefulSet", "DaemonSet"],
         Meta(
-            description="StatefulSet: `replicas` workers, by ordinals. DaemonSet: one on each Kubernetes node that "
-            "template.spec fits (nodeSelector, affinity, tolerations); replicas and ordinals have no meaning then. "
-            "Workers of the other mode are replaced as `update` says."
+            description="StatefulSet: `replicas` workers with ordinals. DaemonSet: one on each Kubernetes node that "
+            "template.spec fits (nodeSelector, affinity, tolerations); replicas and ordinals are ignored. "
+            "After a change, the old workers are replaced as `update` says."
         ),
     ] = "StatefulSet"
     replicas: Replicas = 1
-    ordinal_padding: Annotated[int, Meta(ge=0, le=9, description="Digits of the ordinal: 3 makes gpu-007.")] = 0
+    ordinal_padding: Annotated[int, Meta(ge=0, le=9, description="Digits of the ordinal: with 3, gpu-007.")] = 0
     reserve_ordinals: Annotated[
         tuple[Annotated[int, Meta(ge=0, le=999_999_999)], ...],
-        Meta(max_length=1000, description="Ordinals that are never made; a worker that has one is drained and goes."),
+        Meta(max_length=1000, description="Ordinals to skip; a worker that has one is drained and removed."),
     ] = ()
     pin_to_node: Annotated[
         bool,
         Meta(
-            description="A worker comes back to the Kubernetes node that it was on first, and waits for it while it is "
-            "cordoned or not ready. It is free again when that node is gone or no longer fits."
+            description="A worker always runs on the Kubernetes node that it first ran on, and waits while that is "
+            "cordoned or not ready. It may move when that node is gone or no longer fits."
         ),
     ] = False
     volume_claim_templates: Annotated[
         tuple[ClaimTemplate, ...],
-        Meta(max_length=16, description="A change of their spec is for claims that are made later."),
+        Meta(max_length=16, description="Changes of their spec apply only to claims created later."),
         rule(
             "self.map(one, one.metadata.name) == oldSelf.map(one, one.metadata.name)",
-            "workers have the volumes that they were made with; make another NodeSet",
+            "the names of volumeClaimTemplates cannot change: create another NodeSet",
         ),
     ] = ()
     persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
@@ -135,12 +141,12 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
         Meta(
             max_length=4096,
             pattern=r"^[^\r\n\"\\]*$",
-            description="More of the node's own line: Weight=10 Features=a100 Gres=gpu:2. A label or annotation of the "
-            "Kubernetes node below in braces is replaced by what it says: Topology=default:{example.com/rack}",
+            description="More settings of the Slurm node: Weight=10 Features=a100 Gres=gpu:2. A label or annotation of "
+            "the worker's Kubernetes node in braces is replaced by its value: Topology=default:{example.com/rack}",
         ),
         rule(
             "!self.matches('(?i)(^|[ ])gres=([^ ]*,)?[{]')",
-            "the type of a Gres must be spelled, only what follows it can be asked of the Kubernetes node: gpu:{...}",
+            "write out the type of a Gres; only what follows can come from the Kubernetes node: gpu:{...}",
         ),
     ] = ""
     partition: Partition = Partition()
@@ -151,12 +157,12 @@ class NodeSetSpec(Model, frozen=True, kw_only=True):
             Meta(
                 ge=60,
                 le=31_536_000,
-                description="Delete a worker whose drain by Corral has lasted so long, WITH ITS JOBS. Default: never.",
+                description="Delete a worker WITH ITS JOBS when Corral has drained it for so long. Default: never.",
             ),
         ]
         | None
     ) = None
-    suspend: Annotated[bool, Meta(description="Change nothing until this is taken away, or it is deleted.")] = False
+    suspend: Annotated[bool, Meta(description="While true, Corral changes nothing; a deletion still works.")] = False
 
     @property
     def is_per_machine(self) -> bool:
@@ -176,16 +182,18 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     reservation: Annotated[str, Meta(max_length=253)] = ""
     revision: Annotated[str, Meta(max_length=63)] = ""
     ordinals: Annotated[
-        str, Meta(max_length=65536, description="Those that are asked for: a worker that is made again has its own.")
+        str, Meta(max_length=65536, description="Ordinals of the desired workers; a replaced worker keeps its own.")
     ] = ""
-    ordinal_to_node: Annotated[Mapping[str, str], Meta(description="Where workers are pinned to.")] = EMPTY
+    ordinal_to_node: Annotated[
+        Mapping[str, str], Meta(description="The Kubernetes nodes that workers are pinned to.")
+    ] = EMPTY
     lost_drains: Annotated[
         Mapping[str, str],
-        Meta(description="Workers that somebody had drained when slurmctld lost them: they are drained again so."),
+        Meta(description="Drains by somebody else that slurmctld lost, with their reasons; they are restored."),
     ] = EMPTY
-    external: Annotated[
-        bool, Meta(description="Its slurmctld runs elsewhere. It stays so when the Controller goes.")
-    ] = False
+    external: Annotated[bool, Meta(description="slurmctld runs elsewhere; kept after the Controller is deleted.")] = (
+        False
+    )
 
 
 @kind(
@@ -205,7 +213,7 @@ class NodeSetStatus(BasicStatus, frozen=True, kw_only=True):
     ),
 )
 class NodeSet(Object, frozen=True, kw_only=True):
-    """A group of Slurm nodes: pods that register by themselves and are drained before they go."""
+    """A group of Slurm nodes: pods that register themselves and are drained before they are removed."""
 
     spec: NodeSetSpec
     status: NodeSetStatus = NodeSetStatus()
