@@ -361,13 +361,13 @@ async def test_a_stop_within_a_large_wave_ends_it_after_what_is_under_way(world:
 async def test_a_large_wave_ends_when_its_owner_is_asked_otherwise_and_nothing_smaller_is_torn(world: World) -> None:
     owner = await world.bear()
     maps = (Create(object=a_map(f"m-{number:03}", owner), **WHY) for number in range(200))
-    outcome = await world.act(*maps, superseded="it is asked otherwise by now", stop_after_writes=50)
+    outcome = await world.act(*maps, superseded="it was changed or deleted meanwhile", stop_after_writes=50)
     assert outcome.problem is not None
     assert outcome.problem.reason == "Superseded"
     assert 50 <= states(outcome).count("done") <= 50 + AT_ONCE_MAX
 
     one_by_one = [Apply(object=a_map(f"n-{number}", owner), **WHY) for number in range(5)]
-    assert states(await world.act(*one_by_one, superseded="it is asked otherwise by now")) == ["done"] * 5
+    assert states(await world.act(*one_by_one, superseded="it was changed or deleted meanwhile")) == ["done"] * 5
 
 
 async def test_many_objects_of_one_kind_are_told_in_one_line(world: World) -> None:

@@ -80,7 +80,7 @@ async def test_a_kind_that_we_may_not_list_is_one_clear_sentence(server: FakeApi
     server.fail_next(Fault.FORBID, resource="secrets")
     operator = Operator(server, toy_controller)
     operator.start()
-    with pytest.raises(CannotStart, match="we may not list secrets in all namespaces"):
+    with pytest.raises(CannotStart, match="not allowed to list secrets in all namespaces"):
         await ended(operator)
 
 

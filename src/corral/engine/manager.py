@@ -254,19 +254,19 @@ async def _check_kind(client: Client, kind: type[Object], namespace: str) -> Non
     except NotFound:
         raise CannotStart(
             f"the server has no {resource.plural_and_group} of version {resource.version}: install its definition "
-            "(for kinds of ours: corral crds | kubectl apply --server-side -f -)"
+            "(for kinds of Corral: corral crds | kubectl apply --server-side -f -)"
         ) from None
     except Forbidden as error:
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         raise CannotStart(
-            f"we may not list {resource.plural_and_group} {where}; grant get, list and watch ({error.message})"
+            f"not allowed to list {resource.plural_and_group} {where}; grant get, list and watch ({error.message})"
         ) from None
 
 
 def _check_names(names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"two controllers are called {twice[0]}: a name is a field manager and must be one's own")
+        raise ValueError(f"two controllers are called {twice[0]}: a name is a field manager and must be unique")
 
 
 def _first_of(kind: type[Exception], group: BaseExceptionGroup[BaseException]) -> BaseException | None:

@@ -344,7 +344,7 @@ class Passes:
     def _asked_otherwise(self, key: Key, obj: Object) -> str:
         present = self._stores[self.controller.kind].find(key)
         same = present is not None and present.metadata.generation == obj.metadata.generation
-        return "" if same else "it is asked otherwise by now"
+        return "" if same else "it was changed or deleted meanwhile"
 
     def _emit(self, event: EmitEvent) -> None:
         self._tell(self.controller.name, event)
