@@ -1,4 +1,4 @@
-"""What slurmrestd cannot do is done by a command beside slurmctld, where that is ours."""
+"""What slurmrestd cannot do is done by a command in the pod of slurmctld, if Corral runs that."""
 
 from corral.engine import OutsideFailed
 from corral.kinds.controller.shell import PodShell

@@ -1,4 +1,4 @@
-"""What a NodeSet asks of Slurm, and through whom: the calls as data, and the seam that carries them out.
+"""What a NodeSet asks Slurm to do: the calls as data, and the interface that carries them out.
 
 `SlurmClusters` is implemented by `corral.kinds.nodeset.rest` (slurmrestd) and by tests (a model in memory).
 """
@@ -13,13 +13,13 @@ from corral.slurm.facts import Extra, Observed, View
 from corral.slurm.transport import Endpoint
 from corral.slurm.values import Reservation
 
-REASON_PREFIX = "corral: "  # a drain with this reason is ours; any other is somebody's and is never touched
+REASON_PREFIX = "corral: "  # a drain whose reason starts so is ours; any other is somebody else's and never touched
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     reason: str
-    spares_others: bool = True  # not a node that somebody else has taken out of service, also meanwhile
+    spares_others: bool = True  # skip a node that somebody else has drained or set DOWN, even just now
 
 
 class Undrain(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,14 +27,14 @@ class Undrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):
-    """slurmctld refuses while a job holds the node: the one check that nothing can overtake."""
+    """Delete the node from Slurm. slurmctld refuses while it has a job: the one check without a race."""
 
     node: str
     spares_others: bool = True
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep nodes free for maintenance: no job begins there that would not have ended by then."""
+    """Keep nodes free for maintenance: no job starts there that would run past the start."""
 
     reservation: str
     start: datetime
@@ -43,7 +43,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Narrow(msgspec.Struct, frozen=True, kw_only=True):
-    """Leave a reservation these nodes only."""
+    """Reduce a reservation to these nodes."""
 
     reservation: str
     nodes: tuple[str, ...]
@@ -58,14 +58,14 @@ Call: TypeAlias = NodeCall | Reserve | Narrow | Unreserve
 
 
 class Reserved(msgspec.Struct, frozen=True, kw_only=True):
-    """A reservation, as far as Slurm told. Nothing that was not told is taken for "there is none"."""
+    """A reservation, if Slurm has reported it. `told` is false if it is unknown whether there is one."""
 
     told: bool = False
     found: Reservation | None = None
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a partition: whether jobs may be submitted to it, as far as Slurm told. One that is not there takes none."""
+    """Whether jobs may be submitted to a partition, if Slurm has reported it. A missing one accepts none."""
 
     told: bool = False
     is_open: bool = True
@@ -85,7 +85,7 @@ def reserved_in(view: View, name: str) -> Reserved:
 
 
 class OnlyByCommand(Exception):
-    """slurmrestd cannot do it; beside slurmctld this command does."""
+    """slurmrestd cannot do it, but this command in the pod of slurmctld can."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         super().__init__(" ".join(command))
@@ -93,7 +93,7 @@ class OnlyByCommand(Exception):
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a cluster is asked, and the key that signs the question. Its repr shows no key."""
+    """Where the REST API of a cluster is, and the key that signs tokens for it. The repr does not show the key."""
 
     at: Endpoint
     jwt_key: bytes
@@ -108,19 +108,19 @@ class SlurmClusters(Protocol):
     async def view(
         self, cluster: str, address: Address | None, *, fresh: bool, extras: frozenset[Extra] = frozenset()
     ) -> View:
-        """What is known, and nothing from before a call of ours. `fresh`: wait, but not for long, for a new look."""
+        """What is known, but nothing from before our last call. `fresh`: wait for a new observation, not for long."""
         ...
 
     async def perform(self, cluster: str, call: Call) -> None:
-        """A drain or undrain is left undone when the node has somebody else's drain by now. May raise OnlyByCommand."""
+        """Nothing is drained or undrained that has somebody else's drain by now. May raise OnlyByCommand."""
         ...
 
     def wrote(self, cluster: str) -> None:
-        """Something was changed there by other means: what was seen before does not count any more."""
+        """Something was changed there by other means: older observations are no longer valid."""
         ...
 
     def subscribe(self, told: Callable[[str], None]) -> Callable[[], None]:
-        """Tell which cluster's facts changed; the returned function ends it."""
+        """Call back with the cluster whose facts changed; the returned function ends it."""
         ...
 
     async def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """Volumes that workers keep: a claim for each template and worker, `<template>-<worker>`. Pure.
 
-A worker that comes back under its name finds its claims again, whatever it went for: a rollout, a cordon, a lost node.
-They outlive it unless `persistentVolumeClaimRetentionPolicy` says Delete: `whenScaled` when the worker is not asked for
-any more, `whenDeleted` when the NodeSet goes. Claims are nobody's children, so that nothing but this deletes them.
+A worker that comes back under its name finds its claims again, after a rollout, a cordon or a lost node. They outlive
+it unless `persistentVolumeClaimRetentionPolicy` says Delete: `whenScaled` for workers that are no longer desired,
+`whenDeleted` for a deleted NodeSet. Claims have no owner, so that nothing but this deletes them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ from corral.kube.models.core_v1 import (
 
 
 def missing(nodeset: NodeSet, workers: Iterable[str], there: Sequence[PersistentVolumeClaim]) -> Plan:
-    """Claims that pods which are about to be made need. Raises BadOverride."""
+    """Claims that are needed by pods to be created. Raises BadOverride."""
     known = {claim.metadata.name for claim in there}
     made = (_claim(nodeset, template, worker) for worker in workers for template in nodeset.spec.volume_claim_templates)
     message = "the worker's volume does not exist yet"
@@ -39,7 +39,7 @@ def missing(nodeset: NodeSet, workers: Iterable[str], there: Sequence[Persistent
 
 
 def going(nodeset: NodeSet, worker: str, there: Sequence[PersistentVolumeClaim]) -> bool:
-    """Whether a claim of this worker is on its way out: its pod is not made before that has ended."""
+    """Whether a claim of this worker is being deleted: its pod is not created before it is gone."""
     ours = set(claim_names(nodeset, worker))
     return any(one.metadata.deletion_timestamp is not None for one in there if one.metadata.name in ours)
 
@@ -50,7 +50,7 @@ def scaled_in(
     there: Sequence[PersistentVolumeClaim],
     known: Iterable[Worker],
 ) -> Plan:
-    """`lasting`: workers that are asked for, or will be again. A claim whose pod is still there waits for it to end."""
+    """`lasting`: workers that are desired, or will be again. A claim is not deleted before its pod is gone."""
     if nodeset.spec.persistent_volume_claim_retention_policy.when_scaled != "Delete" or not there:
         return NOTHING
     pods = (worker.name for worker in known if worker.pod is not None)
@@ -69,7 +69,7 @@ def claim_names(nodeset: NodeSet, worker: str) -> tuple[str, ...]:
 
 
 def with_claims(spec: PodSpec, nodeset: NodeSet, worker: str) -> PodSpec:
-    """A volume of the same name gives way, as in StatefulSets."""
+    """They replace volumes of the same name, as in StatefulSets."""
     ours = {template.metadata.name: _volume(template, worker) for template in nodeset.spec.volume_claim_templates}
     others = tuple(volume for volume in spec.volumes if volume.name not in ours)
     return msgspec.structs.replace(spec, volumes=(*others, *ours.values()))

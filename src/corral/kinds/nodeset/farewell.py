@@ -1,11 +1,11 @@
-"""What to do for a NodeSet that is being deleted: its workers go as all do, then the finalizer. Pure.
+"""What to do for a NodeSet that is being deleted: remove its workers as always, then the finalizer. Pure.
 
-Its partition is down first: the Controller writes it as INACTIVE, and from then on slurmctld takes no job for it. Jobs
-that wait in it would end as failed with the partition's line, so they are waited for: people move them to another
-partition, or cancel them. The set is let go when a look that saw the partition closed, and jobs after that, found none.
+First its partition is closed: the Controller writes it as INACTIVE, and from then on slurmctld accepts no job for it.
+Jobs that are pending in it would fail with the partition, so they are waited for: people move them to another
+partition, or cancel them. The NodeSet is released when Slurm reported the partition as closed and, after that, no jobs.
 
-slurmctld reads its files anew for that, and so does every slurmd, which registers anew then. None is forgotten before
-it has, or has had time for it: it would come back without a drain.
+For that, slurmctld and every slurmd read their configuration again, and slurmd registers again. No node is forgotten
+before it has registered, or has had time to: it would come back without a drain.
 """
 
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
 
 FINALIZER = "slurm.corral.dev/drain"
-GIVEN_UP_S = 300.0  # a deletion without pods and partition does not wait longer for a Slurm that does not answer
-CLOSES_WITHIN_S = 5.0  # how often to look whether its partition is down
-READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its files anew by then, or does not answer
+GIVEN_UP_S = 300.0  # without pods and partition, a deletion does not wait longer for a Slurm that does not answer
+CLOSES_WITHIN_S = 5.0  # how often to check whether its partition is closed
+READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its configuration again by then, or does not answer
 LOOKED_AGAIN_S = 5.0
 
 
 def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    """Deletion ends when pods and Slurm's records are gone, or when the Controller is.
+    """The deletion ends when the pods and Slurm's records are gone, or when the Controller is.
 
-    Until then nobody evicts a worker. The guard comes last: where the namespace goes too, it cannot be made again, and
-    nothing waits for it.
+    Until then nobody can evict a worker. The guard comes last: if the namespace is deleted too, it cannot be created
+    again, and nothing waits for it.
     """
     nodeset = snapshot.object
     if FINALIZER not in nodeset.metadata.finalizers:
@@ -79,7 +79,7 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
 
 
 def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    """With a Controller goes its slurmctld, and all jobs; but not one that runs elsewhere."""
+    """slurmctld and all jobs end with the Controller, unless slurmctld runs elsewhere."""
     with_pod = [worker for worker in known if worker.pod]
     waits = _pods_going(with_pod)
     if snapshot.object.status.external:
@@ -101,7 +101,7 @@ def _given_up(nodeset: NodeSet) -> str:
 
 
 def _has_partition(snapshot: Snapshot) -> bool:
-    """Whether a partition goes with it; not when the whole cluster does, and not where others write its lines."""
+    """Whether a partition is deleted with it: not if the whole cluster is, and not if slurmctld runs elsewhere."""
     controller = snapshot.controller
     is_last = controller is None or controller.metadata.deletion_timestamp is not None
     is_ours = controller is not None and controller.spec.external is None
@@ -117,7 +117,7 @@ def _closing(snapshot: Snapshot) -> Plan:
 
 
 def _registers_anew(snapshot: Snapshot, worker: Worker) -> bool:
-    """Whether its slurmd may be about to, having been told to read its files."""
+    """Whether its slurmd may be about to register again, because it was told to read its configuration."""
     at, node = snapshot.object.metadata.deletion_timestamp, worker.node
     if at is None or not _has_partition(snapshot) or not worker.runs or worker.facts is not Facts.DRAINED:
         return False
@@ -134,7 +134,7 @@ def _registering(workers: Sequence[Worker]) -> Plan:
 
 
 def _queued(snapshot: Snapshot) -> Plan:
-    """Jobs whose records point to its partition."""
+    """Pending jobs of its partition."""
     nodeset, view = snapshot.object, recent(snapshot)
     if view is None or not _has_partition(snapshot):
         return NOTHING
@@ -152,7 +152,7 @@ def _queued(snapshot: Snapshot) -> Plan:
 
 
 def _may_still_answer(snapshot: Snapshot) -> bool:
-    """Slurm had nodes of it when it answered last, which would be left there; it is not waited for without end."""
+    """Slurm had nodes of it when it last answered, which would be left over; but we do not wait for ever."""
     said = snapshot.object.status
     silent = (c for c in said.conditions if c.type == SLURM_REACHABLE and c.status == "False")
     since = next((c.last_transition_time for c in silent if c.last_transition_time is not None), snapshot.now)

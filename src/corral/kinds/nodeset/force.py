@@ -1,11 +1,11 @@
-"""`forceDrainAfterSeconds`: a worker that is to go and whose jobs outlast that time is deleted with them. Pure.
+"""`forceDrainAfterSeconds`: a worker whose jobs outlast its drain by Corral is deleted with them. Pure.
 
-The one way in which a job is killed. It is off unless people ask for it, and they are told which jobs: when the worker
-is drained, once more shortly before, and when it is done. Events are of the worker's pod, so that many workers that go
-at once do not use up what one object may tell.
+This is the only way in which Corral kills a job. It is off by default, and events name the jobs: when the worker is
+drained, again shortly before the end, and when it is deleted. They are events of the worker's pod, because one object
+can only have so many at once.
 
-The time counts from when the worker was to go: the drain carries that reason since then. One that was drained for
-another reason before, as for a Kubernetes node that was not ready, is given the new one.
+The time starts when the worker is drained for its removal: the drain has that reason since then. A worker that was
+drained for another reason before, e.g. because its Kubernetes node was not ready, gets the new reason.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from corral.kinds.nodeset.workers import Worker
 from corral.slurm.values import Job
 
 FORCED = "DrainForced"
-WARNED_BEFORE_S = 300.0  # or half of the time, where that is less
-NAMED_MAX = 60  # jobs in one event, which holds 1024 bytes
+WARNED_BEFORE_S = 300.0  # or half of the time, if that is less
+NAMED_MAX = 60  # jobs in one event, which has at most 1024 bytes
 
 
 def limit(snapshot: Snapshot) -> timedelta | None:
@@ -29,7 +29,7 @@ def limit(snapshot: Snapshot) -> timedelta | None:
 
 
 def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None:
-    """When it is deleted whatever it does; None: never, or it is not known since when it has been drained for this."""
+    """When it is deleted in any case; None: never, or it is unknown since when it has been drained for this."""
     within, node = limit(snapshot), worker.node
     if within is None or node is None or node.reason_at is None or not worker.has_our_drain or node.reason != reason:
         return None
@@ -37,20 +37,20 @@ def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None
 
 
 def is_overdue(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
-    """Only while Slurm tells, and only whom it concerns: it drains, and jobs hold it."""
+    """Only if Slurm answers, and only a worker that is draining and has jobs."""
     at = deadline(snapshot, worker, reason)
     return at is not None and worker.facts is Facts.DRAINING and not worker.is_leaving and snapshot.now > at
 
 
 def is_drained_for_something_else(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
-    """Its time has not begun."""
+    """Then its time has not started."""
     node = worker.node
     is_drained = worker.has_drain and not worker.is_somebodys
     return limit(snapshot) is not None and node is not None and is_drained and node.reason != reason
 
 
 def warned_at_once(snapshot: Snapshot, worker: Worker, why: str) -> tuple[EmitEvent, ...]:
-    """With the drain that begins its time."""
+    """Together with the drain that starts its time."""
     within = limit(snapshot)
     return _warned(snapshot, worker, why, snapshot.now + within) if within is not None else ()
 
@@ -63,7 +63,7 @@ def warned_again(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> t
 
 
 def next_look_s(snapshot: Snapshot, worker: Worker, reason: str) -> float | None:
-    """When there is something to say or to do."""
+    """When the next warning or the deletion is due."""
     within, at = limit(snapshot), deadline(snapshot, worker, reason)
     if within is None or at is None:
         return None
@@ -72,7 +72,7 @@ def next_look_s(snapshot: Snapshot, worker: Worker, reason: str) -> float | None
 
 
 def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
-    """Slurm requeues what may be requeued."""
+    """Slurm requeues the jobs that allow it."""
     if worker.pod is None:
         return ()
     limit_s = snapshot.object.spec.force_drain_after_seconds

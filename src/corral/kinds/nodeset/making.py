@@ -1,4 +1,4 @@
-"""What a NodeSet makes: missing workers, a guard over all of them, its history; and pods that are made again. Pure."""
+"""What a NodeSet creates: missing workers, their disruption budget, its history; and pods to replace. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,15 +19,15 @@ from corral.kube.models.core_v1 import Pod
 from corral.kube.models.meta_v1 import LabelSelector
 from corral.kube.models.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 
-BURST_MAX = 5000  # pods made in one pass: the next one sees how they fare. A change of the NodeSet ends it sooner
+BURST_MAX = 5000  # pods created in one pass: the next pass sees how they do. A change of the NodeSet ends it sooner
 MORE_THAN_THERE_ARE = 2**31 - 1
 
 
 def guarded(nodeset: NodeSet, guards: Iterable[PodDisruptionBudget]) -> Plan:
-    """Nobody evicts a worker, nor does `kubectl drain`: we delete it when slurmctld has forgotten it.
+    """Nobody can evict a worker, not even `kubectl drain`: Corral deletes it when slurmctld has forgotten it.
 
-    `maxUnavailable: 0` would let some go: it counts from `spec.replicas`, and while a scale-in or a rollout has more
-    workers than that, and where each Kubernetes node has one, the rest could be evicted, busy or not.
+    `maxUnavailable: 0` would allow some evictions: it counts from `spec.replicas`, and if there are more workers than
+    that, as in a scale-in, a rollout or with one on each Kubernetes node, the rest could be evicted, busy or not.
     """
     name = nodeset.metadata.name
     guard = PodDisruptionBudget(
@@ -70,7 +70,7 @@ def made(snapshot: Snapshot, known: Sequence[Worker], vacant: Sequence[Place]) -
 
 
 def _created(snapshot: Snapshot, pods: Sequence[Pod], going: Sequence[Pod]) -> Plan:
-    """Each after its claims, and when the one before it is gone. Raises BadOverride."""
+    """Each pod after its claims, and when its predecessor is gone. Raises BadOverride."""
     nodeset = snapshot.object
     needed = claims.missing(nodeset, [pod.metadata.name for pod in pods], snapshot.claims)
     there = {pod.metadata.name for pod in pods}
@@ -79,7 +79,7 @@ def _created(snapshot: Snapshot, pods: Sequence[Pod], going: Sequence[Pod]) -> P
 
 
 def _pods(snapshot: Snapshot, controller: Controller, places: Sequence[Place]) -> list[Pod]:
-    """Those below `update.partition` as they were before. Raises BadOverride."""
+    """Those below `update.partition` from the previous revision. Raises BadOverride."""
     nodeset, partition = snapshot.object, snapshot.object.spec.update.partition
     made = _maker(snapshot, nodeset, controller)
     if not partition:
@@ -89,7 +89,7 @@ def _pods(snapshot: Snapshot, controller: Controller, places: Sequence[Place]) -
 
 
 def _maker(snapshot: Snapshot, nodeset: NodeSet, controller: Controller) -> Callable[[Place], Pod]:
-    """Of pods that stay wherever they are, unless one of the nodes that drive pods out would take them then."""
+    """Makes pods that tolerate all taints, unless the scheduler could then put them onto nodes that evict pods."""
     nobody = pod_of_nobody(nodeset, controller)
     tolerations = nobody.spec.tolerations
     stays = all(untolerated(tolerations, machine, (DRIVES_OUT,)) is None for machine in snapshot.driving_out)
@@ -97,7 +97,7 @@ def _maker(snapshot: Snapshot, nodeset: NodeSet, controller: Controller) -> Call
 
 
 def ended(known: Sequence[Worker]) -> Plan:
-    """A pod that ended has no process left; whoever runs on that node, Slurm learns it when the next one registers."""
+    """A pod that has ended has no processes left; Slurm notices its lost jobs when the next pod registers."""
     over = [worker for worker in known if not worker.is_live and worker.has_ended and not worker.is_leaving]
     return Plan(
         actions=tuple(

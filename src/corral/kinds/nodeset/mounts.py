@@ -1,6 +1,6 @@
-"""What a worker's pod mounts and others make: the cluster's key, its people, its /home. Pure.
+"""What a worker's pod mounts and others create: the cluster's key, its users, its /home. Pure.
 
-A pod that is made before them waits for kubelet, which looks again after up to 16 s; so they are waited for here.
+If a pod is created before them, kubelet retries only after up to 16 s; so we wait for them first.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def absent(controller: Controller, read: Reader) -> tuple[ObjectRef, ...]:
 
 
 def waits(absent: Iterable[ObjectRef]) -> tuple[Wait, ...]:
-    """With the reason that follows when the pods are there: a moment in between is not worth a status of its own."""
+    """With the same reason as the wait that follows, so that the status does not change for a moment."""
     return tuple(
         Wait(reason="WorkersNotReady", message=f"waiting for {one}, which its pods mount", on=one) for one in absent
     )
@@ -44,7 +44,7 @@ def _absent(controller: Controller, read: Reader) -> Iterable[ObjectRef]:
 
 
 def _mounted(controller: Controller) -> Iterable[ObjectRef]:
-    """Not a claim that the user made: only ours are watched."""
+    """Without a claim of the user: only ours are watched."""
     namespace, cluster = controller.metadata.namespace, controller.metadata.name
     yield ObjectRef("Secret", namespace, slurm_key_of(controller).name)
     if controller.spec.identity != identity.NOBODY:

@@ -1,27 +1,27 @@
 """What to do for a NodeSet. Pure: a snapshot in, a plan out.
 
-    fewer workers than asked for     make those that are missing (see `places`), lowest ordinal first, so many a pass
-    more workers than asked for      choose which go, drain them, wait for proof, forget the node, delete the pod
-    a pod that has ended             delete it; it is made again under its name
-    a pod that Slurm has lost        a slurmd whose record is gone never registers again: delete it, it is made again
-    a worker that is to register     tell it what its Kubernetes node says; one that registered wrong is made again
-    a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it; made again
-    a Kubernetes node in trouble     drain its workers; off one that is cordoned they move when they hold no job
-    a drain of ours on a worker that stays    lift it
-    somebody's drain that slurmctld has lost  set it again (see `restoring`)
-    a state in Slurm that changed    show it as conditions of the worker's pod
-    a worker that was resized        tell people (see `resized`)
-    something that is refused        what does not need it is done all the same: each worker's own, and each of these
-    the NodeSet is being deleted     as "no worker is asked for"; then the finalizer goes
+    too few workers                  create the missing ones (see `places`), lowest ordinal first, some in each pass
+    too many workers                 choose which to remove, drain them, wait for proof, forget the node, delete the pod
+    a pod that has ended             delete it; it is created again under its name
+    a pod that Slurm has lost        a slurmd whose record is gone never registers again: replace the pod
+    a worker that has to register    give it the values of its Kubernetes node; replace one that registered wrong
+    a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it, create it again
+    a Kubernetes node in trouble     drain its workers; if it is cordoned, move them when they have no jobs
+    our drain on a worker that stays             remove the drain
+    somebody's drain that slurmctld has lost     set it again (see `restoring`)
+    a changed state in Slurm         show it as conditions of the worker's pod
+    a worker that was resized        report it (see `resized`)
+    a refused action                 whatever does not depend on it is done all the same
+    the NodeSet is being deleted     remove all workers, then the finalizer
 
-The law. A pod that may hold a job is not deleted. It goes only when a recent answer of Slurm shows that it holds none
-and takes none, and then only directly after slurmctld itself has forgotten its node, which it refuses while a job holds
-it: the two are neighbours in a part of the plan, which the first failure ends. What is unknown removes nothing. A node
-whose slurmd is about to register is waited for, and drained (see `arrival`). A drain with a reason that is not ours is
-neither lifted nor overwritten, and scale-in leaves its node: made again, it would have lost it.
+The law. A pod that may hold a job is not deleted. It is deleted only when a recent answer of Slurm shows that it has no
+jobs and gets none, and then only directly after slurmctld has forgotten its node, which slurmctld refuses while a job
+is on it: the two actions are neighbours in one part of the plan, and the first failure ends that part. What is unknown
+removes nothing. A node whose slurmd is about to register is waited for, and drained (see `arrival`). A drain with a
+reason that is not ours is neither removed nor overwritten, and scale-in skips its node: a new pod would lose the drain.
 
-There are two exceptions: a NodeSet that is deleted after its Controller, for there is nobody left to ask and nothing to
-lose; and `forceDrainAfterSeconds`, by which people choose to lose jobs that outlast a drain.
+There are two exceptions: a NodeSet that is deleted after its Controller, because there is no slurmctld left to ask and
+nothing to lose; and `forceDrainAfterSeconds`, with which people choose to lose jobs that outlast a drain.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ SHOWN_MAX = 250  # pods whose conditions are written in one pass; that brings th
 
 def plan(snapshot: Snapshot) -> Plan:
     nodeset = snapshot.object
-    if nodeset.metadata.deletion_timestamp is not None:  # also of one that is suspended: it is the later wish
+    if nodeset.metadata.deletion_timestamp is not None:  # also if it is suspended: the deletion is the later wish
         return _with_states_shown(snapshot, farewell(snapshot, snapshot.workers))
     if nodeset.spec.suspend:
         return NOTHING
@@ -90,14 +90,14 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
 
 
 def _made(snapshot: Snapshot, fates: Fates) -> Plan:
-    """What is missing, and what has ended and comes again."""
+    """Missing workers, and pods that have ended and are created again."""
     known = snapshot.workers
     guard = guarded(snapshot.object, snapshot.guards)
     return beside(guard + made(snapshot, known, fates.asked.vacant), history(snapshot), ended(known))
 
 
 def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
-    """Those that stay: told what to register with, over no record of another, and without a drain of ours."""
+    """Workers that stay: they get the values to register with; stale records and our drains are removed."""
     untroubled = [worker for worker in fates.settled if worker.trouble is None]
     return beside(
         told_of_machines(snapshot.now, fates.staying, fates.leaving),
@@ -108,7 +108,7 @@ def _prepared(snapshot: Snapshot, fates: Fates) -> Plan:
 
 
 def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
-    """Each for its reason, and all of them by `removed`; but for outdated pods that have no slurmd to lose."""
+    """Each for its own reason, all through `removed`, except for outdated pods whose slurmd does not run."""
     scaled = [worker for worker in (*fates.leaving, *fates.orphans) if not worker.is_somebodys]
     return beside(
         removed(snapshot, scaled, "scale-in"),
@@ -121,7 +121,7 @@ def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
 
 
 def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
-    """What Slurm says, on the pods; last, and not on those that the plan deletes."""
+    """Slurm's states, as conditions of the pods; last, and not for pods that the plan deletes."""
     going = {action.target.name for action in decided.actions if isinstance(action, Delete)}
     changed = [worker for worker in snapshot.live if not worker.is_shown]
     written = [worker for worker in changed if worker.name not in going][:SHOWN_MAX]
@@ -139,10 +139,10 @@ def _with_states_shown(snapshot: Snapshot, decided: Plan) -> Plan:
 
 
 def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
-    """A worker that stays is not drained by us: it was to go, and people changed their mind; or its node was.
+    """Remove our drains from workers that stay: somebody took back the scale-in, or their node has recovered.
 
-    One that is not ready, or has not registered, keeps its drain until it has: a job would be given to a slurmd that is
-    not there, or is elsewhere by now. Of one that is invalid slurmctld would refuse to lift it; it is made anew.
+    A worker that is not ready, or has not registered, keeps its drain until then: Slurm would give a job to a slurmd
+    that is not there, or is elsewhere by now. slurmctld does not undrain an invalid node; its worker is replaced.
     """
     known = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
     ours = [worker for worker in known if not worker.is_invalid]
@@ -151,7 +151,7 @@ def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
 
 
 def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
-    """Drained; and those whose node is to be emptied move away when they hold no job. See `machine`."""
+    """Drain them; workers of a cordoned or tainted node are removed when they have no jobs. See `machine`."""
     troubled = [(w, w.trouble) for w in staying if w.trouble is not None and not w.is_somebodys]
     return beside(*(_off_its_machine(snapshot, worker, trouble) for worker, trouble in troubled))
 
@@ -164,7 +164,7 @@ def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Pl
 
 
 def _not_yet(fates: Fates) -> Plan:
-    """Workers that are there but cannot take jobs yet. Their pods' and Slurm's changes bring us back."""
+    """Workers that exist but cannot take jobs yet. Changes of their pods or of Slurm bring the next pass."""
     unready = [worker for worker in fates.staying if not worker.is_ready]
     ready = without(fates.staying, (*unready, *fates.lost))
     absent = [worker.name for worker in ready if worker.facts in (Facts.ARRIVING, Facts.UNREGISTERED)]

@@ -1,4 +1,4 @@
-"""How workers come to register rightly: told what their Kubernetes node says, and anew when it went wrong. Pure.
+"""Workers register with the values of their Kubernetes node, and are replaced if that went wrong. Pure.
 
 See `registration` for what a worker says and what slurmctld makes of it.
 """
@@ -22,12 +22,12 @@ from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.words import some
 from corral.kinds.nodeset.workers import Worker
 
-WRONG_AFTER_S = 300.0  # not more often than this is one made anew because it registered wrong: it may do so again
+WRONG_AFTER_S = 300.0  # a pod must be this old to be replaced for it: the next one may register wrong again
 TOLD_MAX = 250  # in one pass
 
 
 def told_of_machines(now: datetime, staying: Sequence[Worker], leaving: Sequence[Worker] = ()) -> Plan:
-    """Who has a Kubernetes node by now is told what it says, for which its slurmd waits; and everybody to stay."""
+    """Scheduled workers get the values of their node, for which slurmd waits; and all tolerate taints."""
     known = [worker for worker in staying if worker.is_unfilled or worker.can_be_driven_out]
     known += [worker for worker in leaving if worker.can_be_driven_out and not worker.is_unfilled]
     news = ((worker.pod, _news(worker, now)) for worker in known)
@@ -54,12 +54,12 @@ def _news(worker: Worker, now: datetime) -> tuple[dict[str, Any], str]:
 
 
 def _may_go_now(worker: Worker) -> bool:
-    """Its pod is not changed just before it is deleted: the deletion is of the pod that was looked at."""
+    """A pod is not changed just before it is deleted: the deletion has the version that was observed."""
     return worker.facts in (Facts.UNREGISTERED, Facts.DRAINED)
 
 
 def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
-    """A record from an earlier life of a worker whose slurmd has not started: it would keep what it has."""
+    """Records of an earlier pod, before the new slurmd starts: slurmctld would keep the old values."""
     stale = [worker for worker in live if worker.has_record_of_another and _may_be_forgotten(worker)]
     message = "outdated record of an earlier pod: the worker registers again with its new values"
     calls = (Forget(node=worker.name) for worker in stale)
@@ -69,7 +69,7 @@ def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
 def registered_wrong(
     snapshot: Snapshot, settled: Sequence[Worker], staying: Sequence[Worker], count: int, missing_max: int
 ) -> tuple[list[Worker], Plan]:
-    """Those to be made anew for it, no more at once than may be missing; and what to wait for."""
+    """Which workers to replace for it, no more at once than may be unavailable; and what to wait for."""
     wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.is_somebodys]
     ours = [worker for worker in wrong if not _is_slurms(snapshot, worker)]
     told = _slurms([worker.name for worker in wrong if _is_slurms(snapshot, worker)])
@@ -84,13 +84,13 @@ def registered_wrong(
 
 
 def _said(worker: Worker) -> str:
-    """With Slurm's words, if it has drained it for that: they tell what to change, should it come again."""
+    """With Slurm's reason, if it drained the node for that: it tells what to change if this repeats."""
     reason = worker.node.reason if worker.node is not None and worker.has_drain and not worker.has_our_drain else ""
     return f"{worker.name} (Slurm says {reason!r})" if reason else worker.name
 
 
 def _is_slurms(snapshot: Snapshot, worker: Worker) -> bool:
-    """GresTypes of a Slurm elsewhere are its admins': without them a worker would lack its Gres again and again."""
+    """Admins of a Slurm that runs elsewhere set its GresTypes; a new pod would lack its Gres again."""
     return snapshot.object.status.external and worker.lacks_gres
 
 

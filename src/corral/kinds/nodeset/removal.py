@@ -1,6 +1,6 @@
-"""How a worker goes: drained, waited for, proven free, forgotten by slurmctld, deleted. Pure.
+"""How a worker is removed: drained, waited for, proven free, forgotten by slurmctld, deleted. Pure.
 
-Nothing else in Corral takes away a pod that may hold a job. The law that this keeps stands in `plan`.
+Nothing else in Corral deletes a pod that may hold a job. The law that this follows is in `plan`.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from corral.slurm.values import Node
 
 REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
-ARRIVES_WITHIN_S = 30.0  # how often to look whether a slurmd that runs has registered; Slurm's own news come sooner
+ARRIVES_WITHIN_S = 30.0  # how often to check whether a running slurmd has registered; Slurm's own changes come sooner
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 
 
 def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_others: bool = True) -> Plan:
-    """In the order in which they can go: those that can are not held up by a call for one that cannot.
+    """Each worker by itself: a call that fails for one does not hold up the others.
 
-    `spares_others`: not one that somebody else takes out of service at this very moment.
+    `spares_others`: skip a node that somebody else drains or sets DOWN at this very moment.
     """
     provenly_free = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
     reserved = [worker for worker in provenly_free if _is_reserved_by_others(snapshot, worker)]
@@ -65,7 +65,7 @@ def _forced_one(snapshot: Snapshot, worker: Worker, why: str) -> Plan:
 
 
 def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
-    """Ours is opened for it, see `reservation`."""
+    """Our own reservation lets it go, see `reservation`."""
     ours = snapshot.reservation.found
     return worker.is_reserved and (ours is None or worker.name not in ours.nodes)
 
@@ -76,7 +76,7 @@ def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = 
 
 
 def kept_free(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
-    """Drained, and it stays."""
+    """Drain it, but do not remove it."""
     call = Drain(node=worker.name, reason=_reason(snapshot, worker, why))
     message = f"{why}: no new jobs until that is resolved, its pod stays; {jobs_text(worker.jobs)}"
     return _told(snapshot, call, "MachineInTrouble", message)
@@ -94,7 +94,7 @@ def _reason(snapshot: Snapshot, worker: Worker, why: str) -> str:
 
 
 def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool) -> tuple[Action, ...]:
-    """The node first, the pod directly after it."""
+    """First the node, directly after it the pod."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, no jobs left"
     forget = slurm_call(snapshot, Forget(node=worker.name, spares_others=spares_others), "WorkerLeaves", proof)
     if worker.pod is None or worker.is_leaving:
@@ -109,7 +109,7 @@ def slurm_call(snapshot: Snapshot, call: NodeCall, reason: str, message: str) ->
 
 
 def left_alone(leaving: Sequence[Worker]) -> Plan:
-    """One that somebody else has taken out of service stays as it is, and with it what they did that for."""
+    """A worker that somebody else drained or set DOWN is not touched."""
     theirs = [(worker.name, worker.node) for worker in leaving if worker.node and worker.is_somebodys]
     waits = [Wait(reason="DrainedBySomebodyElse", message=_somebodys(name, node)) for name, node in theirs]
     return Plan(waits=tuple(waits))

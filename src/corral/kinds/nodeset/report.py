@@ -56,15 +56,14 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
 
 
 def _as_planned(outcome: Outcome) -> Outcome:
-    """A refusal that the plan has told already, in more words, is no news: the status would say the one and the other
-    in turn."""
+    """Without a refusal that the plan already explains: otherwise the status would alternate between the two."""
     known = {wait.reason for wait in outcome.plan.waits if wait.stalled}
     is_told = outcome.problem is not None and outcome.problem.stalled and outcome.problem.reason in known
     return msgspec.structs.replace(outcome, problem=None) if is_told else outcome
 
 
 def _reservation(snapshot: Snapshot) -> str:
-    """The one that there is, or may be: one that was made is asked for until Slurm has told that it is gone."""
+    """The reservation that exists, or may exist: we ask for it until Slurm reports that it is gone."""
     may_be_wanted = snapshot.object.spec.update.window is not None
     if may_be_wanted or snapshot.reservation.found is not None:
         return names.reservation_name(snapshot.object.metadata.name)
@@ -72,7 +71,7 @@ def _reservation(snapshot: Snapshot) -> str:
 
 
 def _asked(snapshot: Snapshot) -> Asked | None:
-    """None while it cannot be told: what was said last stays."""
+    """None while it is unknown: the last values stay."""
     try:
         return asked_for(snapshot, snapshot.controller) if snapshot.controller else None
     except (BadOverride, BadUpdate):
@@ -94,7 +93,7 @@ def slurm_reachable(snapshot: Snapshot) -> Condition:
 
 
 def slurm_counts(snapshot: Snapshot, known: tuple[Worker, ...]) -> Counter[str]:
-    """Of what Slurm knows. While it does not answer, what it said last stays: no answer is not a zero."""
+    """Slurm's nodes by state. While it does not answer, the last counts stay: no answer does not mean zero."""
     if recent(snapshot) is None:
         before = snapshot.object.status
         return Counter(idle=before.idle, allocated=before.allocated, draining=before.draining, down=before.down)

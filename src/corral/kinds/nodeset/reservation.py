@@ -1,11 +1,11 @@
-"""The maintenance reservation of a rollout that has its time (`update.window`). Pure.
+"""The maintenance reservation of a rollout with a window (`update.window`). Pure.
 
-It is made as soon as workers are outdated, over their nodes, so that the scheduler begins nothing there that would not
-have ended by then. It goes as soon as nobody is outdated any more, and whenever the window is taken away; by itself it
-ends with the window. Only the reservation of our own name is ever touched.
+It is created for the nodes of outdated workers as soon as there are any, so that no job starts there that would run
+past the start of the window. It is deleted when no worker is outdated any more, or when the window is removed from the
+spec; otherwise it ends with the window. Only the reservation with our own name is ever touched.
 
-slurmctld forgets no node that is in a reservation which has begun. So a node leaves ours when it is about to go: our
-drain keeps it free from then on.
+slurmctld does not delete a node that is in an active reservation. So a node is taken out of ours directly before it is
+deleted: from then on our drain keeps it free.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ from corral.kube.values import parse_duration
 
 
 def is_asked_for(nodeset: NodeSet) -> bool:
-    """Whether Slurm is to be asked for it: one may be wanted, or may be left of earlier."""
+    """Whether to ask Slurm for it: one may be wanted, or may be left over."""
     return nodeset.spec.update.window is not None or bool(nodeset.status.reservation)
 
 
 def reserved(snapshot: Snapshot, old: Sequence[Worker]) -> Plan:
-    """`old`: those that the rollout will replace."""
+    """`old`: the workers that the rollout will replace."""
     wanted, there = _wanted(snapshot, old), snapshot.reservation.found
     if not snapshot.reservation.told:
         return NOTHING
     if wanted is None:
         return released(snapshot)
     if snapshot.now >= wanted.start:
-        return NOTHING  # Slurm makes none that has begun; in its time workers are drained in any case
+        return NOTHING  # Slurm creates none in the past; in the window workers are drained anyway
     if there is None:
         return Plan(
             actions=(
@@ -50,7 +50,7 @@ def reserved(snapshot: Snapshot, old: Sequence[Worker]) -> Plan:
 
 
 def opened(snapshot: Snapshot) -> Plan:
-    """For those that can go now. Before it has begun it holds nobody."""
+    """Take out the nodes that can be removed now. Before its start the reservation blocks nothing."""
     there = snapshot.reservation.found
     if there is None or there.start_at is None or snapshot.now < there.start_at:
         return NOTHING

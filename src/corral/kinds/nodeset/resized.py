@@ -1,10 +1,10 @@
-"""Workers whose container was resized in place since they were made, as by a VerticalPodAutoscaler. Pure.
+"""Workers whose container was resized in place after its creation, e.g. by a VerticalPodAutoscaler. Pure.
 
-slurmd goes on with what it registered with, and slurmctld gives away just that: of a container that was made smaller,
-more than there is. To make the worker anew would not help, for it comes back as it was made, and whoever resized it
-does so again. So people are told, and it is left to them.
+slurmd keeps the size that it registered with, and slurmctld schedules by it: for a container that was made smaller,
+more than there is. A new pod would not help: it has the old size again, and whoever resized it would do so again. So
+Corral reports it and leaves the decision to people.
 
-A pod's generation is 1 until something of its spec is changed. What admission gave it when it was made counts as made.
+A pod's generation is 1 until its spec is changed. Changes by admission at its creation do not count.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def resized(snapshot: Snapshot, controller: Controller, staying: Sequence[Worker
 
 
 def is_resized(nodeset: NodeSet, made: Pod, pod: Pod) -> bool:
-    """`made`: as workers are made now. One that was made otherwise is outdated, and of a line that people wrote
-    themselves nobody knows what it is to be."""
+    """`made`: a pod as it would be created now. A pod from another revision is outdated, and if people wrote the line
+    themselves, nobody knows what it should be."""
     line, slurmd = line_of(made), _slurmd(made)
     if line_of(pod) != line or node_conf(nodeset, slurmd) != line:
         return False

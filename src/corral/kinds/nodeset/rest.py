@@ -1,11 +1,10 @@
-"""Slurm as a NodeSet sees it, through slurmrestd: one client and one poller a cluster, whatever the number of NodeSets.
+"""Slurm as a NodeSet sees it, through slurmrestd: one client and one poller per cluster, for all its NodeSets.
 
-A drain carries a reason, and the last one to write it wins. So the node is read once more directly before a drain is
-set or lifted, and before a node is forgotten: what somebody else has set meanwhile is left alone. Nor is one forgotten
-whose slurmd is being told to register: it would make the node anew, without a drain. For that it is read once more
-afterwards, too.
+A drain has a reason, and the last writer wins. So the node is read again directly before it is drained, undrained or
+forgotten, and left alone if somebody else has drained it or set it DOWN meanwhile. A node whose slurmd is being told to
+register is not forgotten: slurmd would create it again, without a drain. That is checked once more afterwards.
 
-After a call the next pass waits for a look that began later: an older one shows what was before.
+After a call the next pass waits for an observation that began later: an older one shows the state before the call.
 """
 
 from collections.abc import Callable
@@ -36,14 +35,14 @@ from corral.slurm.values import Node, ReservationRequest
 
 SLURM_USER = "slurm"  # SlurmUser: may do everything, and slurmctld always knows it
 FRESH_WITHIN_S = 10.0
-FIRST_WITHIN_S = 2.0  # a pass that makes pods does not wait longer than this to hear of Slurm
+FIRST_WITHIN_S = 2.0  # a pass that creates pods does not wait longer than this for Slurm
 RETRY_S = 5.0
-RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS")  # jobs that run already may outlast its start: they are waited for
+RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS")  # jobs that already run may outlast its start: we wait for them
 NO_SUCH_NODE = 2018  # slurmctld's own word for it
 
 
 class RestClusters:
-    """See `SlurmClusters`. Made anywhere; it begins with the first question, on the event loop of that moment."""
+    """See `SlurmClusters`. It starts with the first call, on the event loop that runs then."""
 
     def __init__(
         self, clock: Clock | None = None, *, transport: Callable[[Endpoint], Transport] = HttpTransport
@@ -141,7 +140,7 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
 
 
 async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -> Node:
-    """As it is now. Somebody else's ends the call."""
+    """The node as it is now. If somebody else drained it or set it DOWN, the call ends."""
     node = await client.node(name)
     if spares_others and is_somebodys(node):
         message = f"node {name} was drained or set DOWN by somebody else ({node.reason!r}): Corral does not touch it"
@@ -150,7 +149,7 @@ async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -
 
 
 async def _forget(client: SlurmClient, call: Forget) -> None:
-    """Nothing but slurmctld's own word to the deletion proves that it has no such node."""
+    """Only slurmctld's answer to the deletion proves that it has no such node."""
     with suppress(NotFound):
         if is_being_told(await _read(client, call.node, spares_others=call.spares_others)):
             message = f"node {call.node} registers again after a reconfigure; it is deleted from Slurm after that"

@@ -1,9 +1,9 @@
-"""A drain that somebody set outlives its record: when slurmctld has lost the node, it is drained again. Pure.
+"""Somebody's drain survives the loss of its record: when slurmctld has lost the node, it is drained again. Pure.
 
-A pod shows Slurm's reason with who gave it and when (`shown`), also after the record has vanished. The status of the
-NodeSet keeps it from then on, for the pod may be made anew, until the worker has registered and has a drain again. The
-new drain has the same words, and those of who and when behind them. With the NodeSet itself, or with the place of the
-worker in it, it goes.
+A pod shows Slurm's reason, with who set it and when (`shown`), also after the record is gone. From then on the status
+of the NodeSet keeps it, because the pod may be replaced, until the worker has registered and is drained again. The new
+drain has the same reason, followed by who set it and when. It is dropped with the NodeSet, or when the worker is no
+longer desired.
 """
 
 import re
@@ -29,7 +29,7 @@ def restored(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
 
 
 def lost_drains(snapshot: Snapshot, lasting: Callable[[], Set[str]]) -> Mapping[str, str]:
-    """By worker: what to drain it with when it is back. `lasting`: workers that are asked for."""
+    """By worker: the reason to drain it with when it is back. `lasting`: desired workers."""
     before, missing = snapshot.object.status.lost_drains, [w for w in snapshot.live if w.node is None]
     if recent(snapshot) is None or not (before or missing):
         return before
@@ -47,11 +47,11 @@ def _drained(snapshot: Snapshot, worker: Worker, reason: str) -> Outside:
 
 
 def _is_ours_or_slurmctlds(text: str) -> bool:
-    """What slurmctld says of a registration is of that registration; an admin is called otherwise."""
+    """slurmctld's reason for a bad registration ends with that registration; admins have other names than slurm."""
     return text.startswith(REASON_PREFIX) or (text.startswith(REGISTERED_LESS) and " [slurm@" in text)
 
 
 def _first(text: str) -> str:
-    """Without our own name behind that of who drained it."""
+    """Without our own name after that of who drained it."""
     found = _AGAIN.match(text)
     return found.group(1) if found else text

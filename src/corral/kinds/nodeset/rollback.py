@@ -1,6 +1,6 @@
-"""Taking back what a NodeSet's workers are made from: which revision, and what of the spec changes. Pure.
+"""Roll a NodeSet back to an earlier revision: which one, and what changes in the spec. Pure.
 
-The workers go back as in every rollout, drained and a few at a time; this only changes what is asked for.
+This only changes the spec; the workers follow as in every rollout, drained and a few at a time.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from corral.kube.values import Json
 
 
 class NoSuchRevision(Exception):
-    """There is nothing to go back to; the message says what there is."""
+    """There is no such revision; the message says which ones exist."""
 
 
 class Rollback(msgspec.Struct, frozen=True, kw_only=True):
-    """`patch`: of the NodeSet, as a JSON patch; empty when its workers are already asked for like that."""
+    """`patch`: JSON patch of the NodeSet; empty when its spec already is that revision."""
 
     number: int
     revision: str
@@ -28,7 +28,7 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rollback(nodeset: NodeSet, controller: Controller, known: Sequence[ControllerRevision], to: str = "") -> Rollback:
-    """`to`: a revision's number, its digest or its name; empty: the newest that is not the present one."""
+    """`to`: number, digest or name of a revision; empty: the newest one except the current."""
     present = revision_of(nodeset, controller)
     chosen = _named(nodeset, known, to) if to else _newest(nodeset, known, present)
     was = as_of(nodeset, chosen)
@@ -61,7 +61,7 @@ def _named(nodeset: NodeSet, known: Sequence[ControllerRevision], to: str) -> Co
 
 
 def _unpinned(was: NodeSet, nodeset: NodeSet, controller: Controller) -> NodeSet:
-    """A version that is the Controller's anyway is left to it, as it was before."""
+    """Without a version that equals the Controller's: the NodeSet keeps following the Controller."""
     free = msgspec.structs.replace(was.spec, version=None)
     left = version_step(msgspec.structs.replace(nodeset, spec=free), controller).version
     return msgspec.structs.replace(was, spec=free) if left == was.spec.version else was

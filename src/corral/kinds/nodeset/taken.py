@@ -1,8 +1,8 @@
-"""Workers that cannot be made because their name is taken: there is a pod, or a claim, that is not ours. Pure.
+"""Workers that cannot be created because a pod or claim of that name exists that is not ours. Pure.
 
-Caches have only what we made, so it is the server that tells, by refusing. What is refused of many creations keeps back
-those behind it. So whoever was refused is known from then on, is made apart from all others, and costs nothing but its
-own place. It is tried again every now and then, for nobody tells when such a name is free.
+Caches only have objects of Corral, so we learn it when the server refuses. One refused creation holds up those behind
+it. So such names are remembered and created apart from the others, and hold up only themselves. They are tried again
+from time to time, because nothing tells when a name is free.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,12 @@ from corral.kinds.nodeset.words import some
 from corral.kube.meta import EMPTY
 from corral.kube.models.core_v1 import Pod
 
-NAME_TAKEN = "NameTaken"  # as the engine says it
+NAME_TAKEN = "NameTaken"  # the engine's reason
 TRIED_EVERY_S = 60.0
 
 
 def apart(snapshot: Snapshot, pods: Sequence[Pod], made: Callable[[Sequence[Pod]], Plan]) -> Plan:
-    """`made` of most of them together, and of each whose name was taken by itself."""
+    """`made` for most of them together, and separately for each whose name was taken."""
     if not snapshot.taken:
         return made(pods)
     free = [pod for pod in pods if pod.metadata.name not in snapshot.taken]
@@ -36,7 +36,7 @@ def apart(snapshot: Snapshot, pods: Sequence[Pod], made: Callable[[Sequence[Pod]
 
 
 def names_taken(snapshot: Snapshot, outcome: Outcome) -> Mapping[str, datetime]:
-    """Workers that a pass could not make, and when each was tried last."""
+    """Workers that a pass could not create, and when each was last tried."""
     if outcome.problem is None and not snapshot.taken:
         return EMPTY
     tried = [(result.action.object, result) for result in outcome.results if isinstance(result.action, Create)]

@@ -1,4 +1,4 @@
-"""How a NodeSet's plan and status speak of workers, jobs and a silent Slurm. Pure."""
+"""Common phrases of a NodeSet's messages: names, jobs, a Slurm that does not answer. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def jobs_text(jobs: Sequence[Job]) -> str:
 
 
 def _until(jobs: Sequence[Job]) -> str:
-    """Slurm gives a job without a limit an end a year ahead, which is nobody's plan."""
+    """Slurm gives a job without a time limit an end in a year, which means nothing."""
     if any(job.time_limit_s == math.inf for job in jobs):
         return " without a time limit"
     ends = [job.end_at for job in jobs if job.end_at is not None]
