@@ -6,8 +6,7 @@ read leaves a worker unknown, and an unknown worker is never removed.
 
 from enum import Enum
 
-from corral.slurm.states import Flag, Standing
-from corral.slurm.values import Job, Node
+from corral.slurm.states import Flag, NodeState, Standing
 
 
 class Facts(Enum):
@@ -22,19 +21,19 @@ class Facts(Enum):
     DRAINED = "drained"  # no job, and none comes
 
 
-def facts_of(node: Node | None, jobs: tuple[Job, ...]) -> Facts:
-    """Of a record, and of the jobs that are said to be on the node."""
-    if node is None:
-        return Facts.BUSY if jobs else Facts.UNREGISTERED
-    drains = Flag.DRAIN in node.state.flags
-    match node.state.standing:
+def facts_of(state: NodeState | None, has_jobs: bool) -> Facts:
+    """Of a record, if there is one, and of whether jobs are said to be on the node."""
+    if state is None:
+        return Facts.BUSY if has_jobs else Facts.UNREGISTERED
+    drains = Flag.DRAIN in state.flags
+    match state.standing:
         case Standing.UNKNOWN:
             return Facts.UNKNOWN
         case Standing.DRAINED:
-            return Facts.DRAINING if jobs else Facts.DRAINED
+            return Facts.DRAINING if has_jobs else Facts.DRAINED
         case Standing.BUSY | Standing.DRAINING:
             return Facts.DRAINING if drains else Facts.BUSY
         case Standing.REMOVABLE | Standing.DOWN if drains:
             return Facts.DRAINING  # it has its drain, which proves nothing in such a state
         case Standing.REMOVABLE | Standing.DOWN:
-            return Facts.BUSY if jobs else Facts.FREE
+            return Facts.BUSY if has_jobs else Facts.FREE

@@ -10,6 +10,8 @@ import msgspec
 
 from corral.kinds import names
 from corral.kinds.nodeset.arrival import is_about_to_register
+from corral.kinds.nodeset.body import NO_BODY, Body, body_of
+from corral.kinds.nodeset.record import record_of
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import EMPTY
 from corral.kube.models.core_v1 import Node as Machine
@@ -95,7 +97,8 @@ def _worker(
     """`before` itself, if it was told the same."""
     machine = told.machines.get(pod.spec.node_name) if pod is not None else None
     since, heard = told.arrives_since, told.arrives_since is not None
-    arrives = since is not None and pod is not None and is_about_to_register(pod, node, since)
+    body = _body(before, pod)
+    arrives = since is not None and is_about_to_register(body, node, since)
     if (
         before is not None
         and before.pod is pod
@@ -107,5 +110,21 @@ def _worker(
     ):
         return before
     return Worker(
-        name=name, ordinal=ordinal, pod=pod, node=node, jobs=jobs, machine=machine, heard=heard, arrives=arrives
+        name=name,
+        ordinal=ordinal,
+        pod=pod,
+        node=node,
+        jobs=jobs,
+        machine=machine,
+        heard=heard,
+        arrives=arrives,
+        body=body,
+        record=record_of(node, jobs),
     )
+
+
+def _body(before: Worker | None, pod: Pod | None) -> Body:
+    """That of the last pass, if its pod is the same."""
+    if before is not None and before.pod is pod:
+        return before.body
+    return body_of(pod) if pod is not None else NO_BODY

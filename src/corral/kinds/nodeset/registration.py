@@ -79,15 +79,14 @@ def line_of(pod: Pod) -> str:
     return ""
 
 
+def given_to(pod: Pod) -> str | None:
+    """The filled line, if it was written to the pod."""
+    return pod.metadata.annotations.get(names.NODE_CONF)
+
+
 def said_by(pod: Pod) -> str:
     """The line that its slurmd registers with; with braces while it waits to be told what is in them."""
-    return pod.metadata.annotations.get(names.NODE_CONF) or line_of(pod)
-
-
-def is_otherwise(pod: Pod, machine: Node | None) -> bool:
-    """Whether its Kubernetes node no longer says what it registered with."""
-    given = pod.metadata.annotations.get(names.NODE_CONF)
-    return given is not None and machine is not None and given != filled(line_of(pod), machine)
+    return given_to(pod) or line_of(pod)
 
 
 def is_registered_wrong(line: str, node: slurm.Node) -> bool:

@@ -116,7 +116,7 @@ def left_alone(leaving: Sequence[Worker]) -> Plan:
 
 
 def _somebodys(name: str, node: Node) -> str:
-    done, state = ("drained it", "undrain") if has_drain(node) else ("set it DOWN", "resume")
+    done, state = ("drained it", "undrain") if has_drain(node.state) else ("set it DOWN", "resume")
     return (
         f"{name} is to be removed, but somebody else {done} ({node.reason!r}), so Corral does not touch it. "
         f"To let Corral remove it: scontrol update nodename={name} state={state}"

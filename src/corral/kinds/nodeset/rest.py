@@ -115,10 +115,11 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
     match call:
         case Drain():
             node = await _read(client, call.node, spares_others=call.spares_others)
-            if not has_our_drain(node) or node.reason != call.reason:
+            if not has_our_drain(node.state, node.reason) or node.reason != call.reason:
                 await client.drain(call.node, call.reason)
         case Undrain():
-            if has_our_drain(await _read(client, call.node)):
+            node = await _read(client, call.node)
+            if has_our_drain(node.state, node.reason):
                 await client.undrain(call.node)
         case Forget():
             await _forget(client, call)
@@ -142,7 +143,7 @@ async def _carried_out(client: SlurmClient, call: Call) -> None:
 async def _read(client: SlurmClient, name: str, *, spares_others: bool = True) -> Node:
     """The node as it is now. If somebody else drained it or set it DOWN, the call ends."""
     node = await client.node(name)
-    if spares_others and is_somebodys(node):
+    if spares_others and is_somebodys(node.state, node.reason):
         message = f"node {name} was drained or set DOWN by somebody else ({node.reason!r}): Corral does not touch it"
         raise OutsideFailed("DrainedBySomebodyElse", message, alone=True, retry_after_s=RETRY_S)
     return node

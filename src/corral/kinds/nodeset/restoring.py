@@ -36,7 +36,7 @@ def lost_drains(snapshot: Snapshot, lasting: Callable[[], Set[str]]) -> Mapping[
     drained = {worker.name for worker in snapshot.workers if worker.has_drain}
     asked = lasting() if before else frozenset[str]()
     kept = {name: text for name, text in before.items() if name in asked and name not in drained}
-    found = {w.name: _first(said_of_drain(w.pod)) for w in missing if w.pod is not None and w.name not in kept}
+    found = {w.name: _first(said_of_drain(w.body.shown)) for w in missing if w.name not in kept}
     theirs = {name: text for name, text in found.items() if text and not _is_ours_or_slurmctlds(text)}
     return dict(sorted({**kept, **theirs}.items())[:KEPT_MAX])
 

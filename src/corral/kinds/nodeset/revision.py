@@ -6,6 +6,7 @@ can be made again as it was, and people can see and take back what they changed.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -40,9 +41,12 @@ class Make(NamedTuple):
     stands_for_machine: bool
 
 
+_make = lru_cache(maxsize=1024)(Make)  # one value for all that are alike
+
+
 def make_of(pod: Pod) -> Make:
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    return Make(labels.get(names.REVISION_LABEL), labels.get(versions.LABEL), bool(annotations.get(names.MACHINE)))
+    return _make(labels.get(names.REVISION_LABEL), labels.get(versions.LABEL), bool(annotations.get(names.MACHINE)))
 
 
 def version_step(nodeset: NodeSet, controller: Controller) -> versions.Step:

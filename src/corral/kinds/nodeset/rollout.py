@@ -31,7 +31,6 @@ from corral.kinds.nodeset.spec import Update
 from corral.kinds.nodeset.words import some
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.values import resolve_percentage
-from corral.slurm.states import Standing
 
 STUCK_AFTER_S = 600.0  # a new worker that is not there by then will not come by itself
 
@@ -128,8 +127,8 @@ def is_there(worker: Worker) -> bool:
     """Whether it is of use, as far as we have a say in it."""
     if worker.is_somebodys:
         return True
-    down = worker.node is not None and worker.node.state.standing is Standing.DOWN
-    return worker.is_ready and worker.node is not None and not worker.has_drain and not down
+    record = worker.record
+    return worker.is_ready and worker.node is not None and not record.has_drain and not record.is_down
 
 
 def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:

@@ -6,6 +6,7 @@ go with each job (COMPLETING) are not shown. Who showed something and has no rec
 who has never registered shows nothing.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -28,53 +29,49 @@ class Shown(Model, frozen=True, kw_only=True):
     conditions: tuple[PodCondition, ...] = ()
 
 
-def is_shown(pod: Pod, node: Node | None) -> bool:
-    """A pod has one condition of a type."""
-    kinds, message, there = _kinds(pod, node), _message(pod, node), 0
-    for one in pod.status.conditions:
-        if one.type.startswith(PREFIX):
-            if one.type not in kinds or one.status != "True" or one.message != message:
-                return False
-            there += 1
-    return there == len(kinds)
+def is_shown(there: Sequence[PodCondition], node: Node | None) -> bool:
+    """`there`: what its pod shows, one condition of a type."""
+    kinds, message = _kinds(there, node), _message(there, node)
+    if len(there) != len(kinds):
+        return False
+    return all(one.type in kinds and one.status == "True" and one.message == message for one in there)
 
 
 def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
-    since = {one.type: one.last_transition_time for one in pod.status.conditions if one.status == "True"}
+    there = [one for one in pod.status.conditions if one.type.startswith(PREFIX)]
+    since = {one.type: one.last_transition_time for one in there if one.status == "True"}
     return Shown(
         conditions=tuple(
             PodCondition(
                 type=kind,
                 status="True",
                 reason="SlurmSays",
-                message=_message(pod, node),
+                message=_message(there, node),
                 last_transition_time=since.get(kind) or now,
             )
-            for kind in _kinds(pod, node)
+            for kind in _kinds(there, node)
         )
     )
 
 
-def missing_since(pod: Pod) -> datetime | None:
+def missing_since(there: Sequence[PodCondition]) -> datetime | None:
     """When it was seen to have no record any more; the end of time if only now; None if it never had one."""
-    found = [one for one in pod.status.conditions if one.type.startswith(PREFIX)]
-    if not found:
+    if not there:
         return None
-    missing = [one.last_transition_time for one in found if one.type == MISSING]
-    return missing[0] if len(missing) == len(found) and missing[0] is not None else FOR_EVER
+    missing = [one.last_transition_time for one in there if one.type == MISSING]
+    return missing[0] if len(missing) == len(there) and missing[0] is not None else FOR_EVER
 
 
-def said_of_drain(pod: Pod) -> str:
+def said_of_drain(there: Sequence[PodCondition]) -> str:
     """With what it was drained when Slurm told last; empty if it was not. It stays when the record has vanished."""
-    found = [one.message for one in pod.status.conditions if one.type in (DRAINED, MISSING)]
+    found = [one.message for one in there if one.type in (DRAINED, MISSING)]
     return found[0] if found else ""
 
 
-def _kinds(pod: Pod, node: Node | None) -> tuple[str, ...]:
+def _kinds(there: Sequence[PodCondition], node: Node | None) -> tuple[str, ...]:
     if node is not None:
         return _kinds_of(node.state.base, node.state.flags)
-    has_shown = any(one.type.startswith(PREFIX) for one in pod.status.conditions)
-    return (MISSING,) if has_shown else ()
+    return (MISSING,) if there else ()
 
 
 @lru_cache(maxsize=1024)  # thousands of nodes are in a handful of states
@@ -88,9 +85,9 @@ def _word(value: str) -> str:
     return "".join(part.capitalize() for part in value.split("_"))
 
 
-def _message(pod: Pod, node: Node | None) -> str:
+def _message(there: Sequence[PodCondition], node: Node | None) -> str:
     if node is None:
-        return said_of_drain(pod)
+        return said_of_drain(there)
     return _reason(node) if node.reason else ""
 
 

@@ -9,8 +9,7 @@ What is somebody's is neither lifted nor overwritten nor forgotten.
 """
 
 from corral.kinds.nodeset.calls import REASON_PREFIX
-from corral.slurm.states import Base, Flag
-from corral.slurm.values import Node
+from corral.slurm.states import Base, Flag, NodeState
 
 # Of CPUs, RealMemory, ... and Gres; in all releases from 24.11 on.
 REGISTERED_LESS = ("Low ", "gres/")
@@ -29,29 +28,29 @@ SLURMCTLDS_OWN = (
 )
 
 
-def has_drain(node: Node) -> bool:
-    return Flag.DRAIN in node.state.flags
+def has_drain(state: NodeState) -> bool:
+    return Flag.DRAIN in state.flags
 
 
-def has_our_drain(node: Node) -> bool:
-    return has_drain(node) and node.reason.startswith(REASON_PREFIX)
+def has_our_drain(state: NodeState, reason: str) -> bool:
+    return has_drain(state) and reason.startswith(REASON_PREFIX)
 
 
-def is_somebodys(node: Node) -> bool:
+def is_somebodys(state: NodeState, reason: str) -> bool:
     """Drained, set down or marked as failing by somebody else."""
-    if node.reason.startswith(REASON_PREFIX):
+    if reason.startswith(REASON_PREFIX):
         return False
-    if has_drain(node):
-        return not _is_drained_for_its_registration(node)
-    return is_out(node) and bool(node.reason) and not node.reason.startswith(SLURMCTLDS_OWN)
+    if has_drain(state):
+        return not _is_drained_for_its_registration(state, reason)
+    return is_out(state) and bool(reason) and not reason.startswith(SLURMCTLDS_OWN)
 
 
-def _is_drained_for_its_registration(node: Node) -> bool:
+def _is_drained_for_its_registration(state: NodeState, reason: str) -> bool:
     """By slurmctld itself."""
-    is_invalid = Flag.INVALID_REG in node.state.flags and Flag.FAIL not in node.state.flags
-    return is_invalid and node.reason.startswith(REGISTERED_LESS)
+    is_invalid = Flag.INVALID_REG in state.flags and Flag.FAIL not in state.flags
+    return is_invalid and reason.startswith(REGISTERED_LESS)
 
 
-def is_out(node: Node) -> bool:
+def is_out(state: NodeState) -> bool:
     """Down or failing, with a drain or without."""
-    return node.state.base is Base.DOWN or Flag.FAIL in node.state.flags
+    return state.base is Base.DOWN or Flag.FAIL in state.flags

@@ -9,27 +9,17 @@ from datetime import datetime
 import msgspec
 
 from corral.kinds.derived import derived
-from corral.kinds.nodeset.arrival import runs
-from corral.kinds.nodeset.facts import Facts, facts_of
-from corral.kinds.nodeset.fitting import STAYS
+from corral.kinds.nodeset.body import Body
+from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.machine import Trouble, trouble_of
-from corral.kinds.nodeset.registration import (
-    asks_its_machine,
-    is_of_another,
-    is_otherwise,
-    is_registered_wrong,
-    lacks_gres,
-    said_by,
-)
-from corral.kinds.nodeset.revision import Make, make_of
-from corral.kinds.nodeset.shown import is_shown, missing_since
-from corral.kinds.nodeset.whose import has_drain, has_our_drain, is_somebodys
+from corral.kinds.nodeset.record import Record
+from corral.kinds.nodeset.registration import filled, is_of_another, is_registered_wrong, lacks_gres, line_of
+from corral.kinds.nodeset.revision import Make
+from corral.kinds.nodeset.shown import is_shown
 from corral.kube.models.core_v1 import Node as Machine
 from corral.kube.models.core_v1 import Pod
-from corral.slurm.states import Base, Flag, Standing
 from corral.slurm.values import Job, Node
 
-ENDED = ("Failed", "Succeeded")
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"  # as for every ReplicaSet: the lowest goes first
 
 
@@ -51,139 +41,120 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     machine: Machine | None  # the Kubernetes node below it
     heard: bool  # whether Slurm has told lately
     arrives: bool  # its slurmd has begun to run not long ago, or may have, and Slurm has no record of it yet
+    body: Body  # what follows from its pod
+    record: Record  # what follows from its node and its jobs
 
-    @derived
+    @property
     def facts(self) -> Facts:
         """A record of an earlier life proves that it is in use, not that it is free."""
-        goes = self.said in (Facts.UNREGISTERED, Facts.DRAINED)
-        return Facts.ARRIVING if goes and self.arrives else self.said
+        said = self.said
+        return Facts.ARRIVING if self.arrives and said in (Facts.UNREGISTERED, Facts.DRAINED) else said
 
-    @derived
+    @property
     def said(self) -> Facts:
         """What Slurm says of its record, whoever's that is."""
-        return facts_of(self.node, self.jobs) if self.heard else Facts.UNKNOWN
+        return self.record.says if self.heard else Facts.UNKNOWN
 
     @derived
     def trouble(self) -> Trouble | None:
         return trouble_of(self.pod, self.machine) if self.pod is not None else None
 
-    @derived
+    @property
     def is_live(self) -> bool:
-        """Its pod runs, or will: neither on its way out nor at its end."""
-        pod = self.pod
-        return pod is not None and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED
+        return self.body.is_live
 
-    @derived
+    @property
     def is_leaving(self) -> bool:
-        return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
+        return self.body.is_leaving
 
-    @derived
+    @property
     def has_ended(self) -> bool:
-        """Every process of its pod has ended for good: to remove it can kill nothing."""
-        return self.pod is not None and self.pod.status.phase in ENDED
+        return self.body.has_ended
 
-    @derived
+    @property
     def is_ready(self) -> bool:
-        for one in self.pod.status.conditions if self.pod is not None else ():
-            if one.type == "Ready":
-                return one.status == "True"
-        return False
+        return self.body.is_ready
 
-    @derived
+    @property
     def runs(self) -> bool:
-        """Whether its slurmd runs, by kubelet's word."""
-        return self.pod is not None and runs(self.pod)
+        return self.body.runs
 
     @property
     def has_drain(self) -> bool:
-        return self.node is not None and has_drain(self.node)
+        return self.record.has_drain
 
     @property
     def has_our_drain(self) -> bool:
-        return self.node is not None and has_our_drain(self.node)
+        return self.record.has_our_drain
 
     @property
     def is_somebodys(self) -> bool:
-        """Somebody else has taken its node out of service."""
-        return self.node is not None and is_somebodys(self.node)
+        return self.record.is_somebodys
 
     @property
     def is_reserved(self) -> bool:
-        """By a reservation that has begun, whoever's: slurmctld does not forget it."""
-        return self.node is not None and not self.node.state.flags.isdisjoint((Flag.RESERVED, Flag.MAINTENANCE))
+        return self.record.is_reserved
 
-    @derived
+    @property
     def make(self) -> Make | None:
-        return make_of(self.pod) if self.pod is not None else None
+        return self.body.make
 
-    @derived
+    @property
     def counts_as(self) -> str:
-        """As sinfo sorts them: a drained node is draining to us, a node that is down is down whatever else it is."""
-        if self.node is None:
-            return ""
-        state = self.node.state
-        if state.base is Base.DOWN or state.standing is Standing.DOWN:
-            return "down"
-        if self.has_drain:
-            return "draining"
-        if state.base in (Base.ALLOCATED, Base.MIXED):
-            return "allocated"
-        return "idle" if state.base is Base.IDLE else ""
+        return self.record.counts_as
 
     @derived
     def is_shown(self) -> bool:
         """Whether its pod's conditions say what Slurm says; what Slurm said last stays while it does not tell."""
-        if self.pod is None or not self.heard:
+        if self.pod is None or not self.heard or self.record.is_unclear:
             return True
-        is_told = self.node is None or self.node.state.standing is not Standing.UNKNOWN
-        return not is_told or is_shown(self.pod, self.node)
+        return is_shown(self.body.shown, self.node)
 
-    @derived
+    @property
     def missing_since(self) -> datetime | None:
-        """When Slurm was seen to have lost it; None if it never had a record."""
-        return missing_since(self.pod) if self.pod is not None else None
+        return self.body.missing_since
 
-    @derived
+    @property
     def line(self) -> str:
-        """What its slurmd registers with."""
-        return said_by(self.pod) if self.pod is not None else ""
+        return self.body.line
 
     @property
     def is_unfilled(self) -> bool:
-        """Whether its slurmd waits to be told what its Kubernetes node says."""
-        return asks_its_machine(self.line)
+        return self.body.is_unfilled
 
-    @derived
+    @property
     def can_be_driven_out(self) -> bool:
-        """Whether a taint of its Kubernetes node would end it at once: it was made where some drive pods out."""
-        return self.pod is not None and bool(self.pod.spec.node_name) and STAYS not in self.pod.spec.tolerations
+        return self.body.can_be_driven_out
 
     @property
     def is_otherwise(self) -> bool:
         """Whether its Kubernetes node no longer says what it registered with."""
-        return self.pod is not None and is_otherwise(self.pod, self.machine)
+        given = self.body.given
+        if given is None or self.pod is None or self.machine is None:
+            return False
+        return given != filled(line_of(self.pod), self.machine)
 
     @property
     def is_invalid(self) -> bool:
-        """It registered with less than is on record: slurmctld has drained it, and lets nobody lift that."""
-        return self.node is not None and Flag.INVALID_REG in self.node.state.flags
+        return self.record.is_invalid
 
     @derived
     def is_registered_wrong(self) -> bool:
-        if self.pod is None or self.node is None or self.is_unfilled:
+        if self.pod is None or self.node is None or self.body.is_unfilled:
             return False
-        return self.is_invalid or is_registered_wrong(self.line, self.node)
+        return self.record.is_invalid or is_registered_wrong(self.body.line, self.node)
 
     @derived
     def lacks_gres(self) -> bool:
-        return self.node is not None and lacks_gres(self.line, self.node)
+        return self.node is not None and lacks_gres(self.body.line, self.node)
 
     @property
     def has_record_of_another(self) -> bool:
         """Whether its record was made by a slurmd that said something else, and its own has not started."""
-        if self.pod is None or self.node is None or self.runs or self.is_unfilled:
+        body = self.body
+        if self.pod is None or self.node is None or body.runs or body.is_unfilled:
             return False
-        return is_of_another(self.line, self.node)
+        return is_of_another(body.line, self.node)
 
     @derived
     def cost(self) -> int:

@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from corral.kinds import names
-from corral.kinds.nodeset.arrival import LONG_AGO, is_about_to_register, runs, settled_since
+from corral.kinds.nodeset.arrival import is_about_to_register, settled_since
+from corral.kinds.nodeset.body import body_of
+from corral.kinds.nodeset.started import LONG_AGO
 from corral.kube.meta import EMPTY, ObjectMeta
 from corral.kube.models.core_v1 import (
     Container,
@@ -104,7 +106,9 @@ STARTING = {
 @pytest.mark.parametrize("pod", STARTING.values(), ids=STARTING)
 def test_whoever_is_not_the_one_on_record_may_register(pod: Pod) -> None:
     earlier, unsaid, itself = a_record(NOW - 2 * MINUTE), a_record(None), a_record(NOW - MINUTE + timedelta(seconds=1))
-    assert [is_about_to_register(pod, one, SINCE) for one in (None, earlier, unsaid, itself)] == [True] * 3 + [False]
+    assert [is_about_to_register(body_of(pod), one, SINCE) for one in (None, earlier, unsaid, itself)] == [True] * 3 + [
+        False
+    ]
 
 
 NOT_STARTING = {
@@ -128,14 +132,14 @@ NOT_STARTING = {
 
 @pytest.mark.parametrize("pod", NOT_STARTING.values(), ids=NOT_STARTING)
 def test_who_does_not_start_does_not_register(pod: Pod) -> None:
-    assert not any(is_about_to_register(pod, record, SINCE) for record in (None, a_record(NOW - 9 * MINUTE)))
+    assert not any(is_about_to_register(body_of(pod), record, SINCE) for record in (None, a_record(NOW - 9 * MINUTE)))
 
 
 def test_kubelets_word_counts_for_whether_it_runs() -> None:
-    assert runs(a_pod("Running", running(NOW)))
-    assert runs(a_pod("Running", None))
-    assert not runs(a_pod("Pending", None))
-    assert not runs(a_pod("Running", ended(NOW)))
+    assert body_of(a_pod("Running", running(NOW))).runs
+    assert body_of(a_pod("Running", None)).runs
+    assert not body_of(a_pod("Pending", None)).runs
+    assert not body_of(a_pod("Running", ended(NOW))).runs
 
 
 def test_the_time_for_it_counts_from_when_slurm_began_to_answer() -> None:
@@ -158,8 +162,8 @@ def test_who_has_lost_its_record_may_be_told_to_register_anew_for_a_while(
     conditions: dict[str, datetime], may_register: bool
 ) -> None:
     pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO, conditions=conditions)
-    assert is_about_to_register(pod, None, SINCE) is may_register
-    assert not is_about_to_register(pod, a_record(HOUR_AGO + MINUTE), SINCE)
+    assert is_about_to_register(body_of(pod), None, SINCE) is may_register
+    assert not is_about_to_register(body_of(pod), a_record(HOUR_AGO + MINUTE), SINCE)
 
 
 @pytest.mark.parametrize(
@@ -180,5 +184,5 @@ def test_a_record_without_a_slurmd_is_of_one_that_is_being_told_to_register_unle
     """As in the second after `scontrol reconfigure`, however long it has been drained; one that is dead is not told."""
     pod = a_pod("Running", running(HOUR_AGO), made_at=HOUR_AGO)
     record = replace(a_record(None), state=node_state(state.split("+")), reason_at=drained_at)
-    assert is_about_to_register(pod, record, SINCE) is may_register
-    assert not is_about_to_register(pod, replace(record, registered_at=HOUR_AGO), SINCE)
+    assert is_about_to_register(body_of(pod), record, SINCE) is may_register
+    assert not is_about_to_register(body_of(pod), replace(record, registered_at=HOUR_AGO), SINCE)

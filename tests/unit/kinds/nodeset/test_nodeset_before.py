@@ -53,6 +53,18 @@ def test_a_worker_that_was_told_the_same_is_the_very_one_of_the_last_pass() -> N
     assert present.workers[1] is not earlier.workers[1]
 
 
+def test_what_follows_from_a_pod_is_kept_while_it_is_the_same_pod_whatever_slurm_says() -> None:
+    given = a_worker(0)
+    state = a_worker(0, state="DOWN").node
+    earlier = a_snapshot(given)
+    same_pod = after(earlier, a_snapshot(msgspec.structs.replace(given, node=state)))
+    other_pod = after(earlier, a_snapshot(a_worker(0, phase="Pending")))
+
+    assert same_pod.workers[0].body is earlier.workers[0].body
+    assert same_pod.workers[0].record != earlier.workers[0].record
+    assert not other_pod.workers[0].is_ready
+
+
 def test_a_slurm_that_falls_silent_makes_every_worker_unknown_at_once() -> None:
     given = a_worker(0, registered=False)
     earlier = a_snapshot(given)

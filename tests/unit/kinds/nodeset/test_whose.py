@@ -6,14 +6,9 @@ from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.whose import has_our_drain, is_somebodys
 from corral.slurm.states import node_state
-from corral.slurm.values import Node
 from tests.unit.kinds.nodeset.builders import OURS, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_machine import a_machine, decided, on
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, reasons
-
-
-def a_node(state: str, reason: str) -> Node:
-    return Node(name="gpu-0", state=node_state(state.split("+")), reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +40,8 @@ def a_node(state: str, reason: str) -> Node:
     ],
 )
 def test_a_node_is_kept_out_of_service_by_whoever_gave_the_reason(state: str, reason: str, whose: str) -> None:
-    node = a_node(state, reason)
-    found = "ours" if has_our_drain(node) else "somebody's" if is_somebodys(node) else "nobody's"
+    read = node_state(state.split("+"))
+    found = "ours" if has_our_drain(read, reason) else "somebody's" if is_somebodys(read, reason) else "nobody's"
     assert found == whose
 
 

@@ -1,0 +1,78 @@
+"""What follows from a worker's pod alone, found in one go. Pure.
+
+Pods change rarely, and their nodes in Slurm often. So this is found once for a pod, and is good until the pod changes.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from corral.kinds.nodeset.fitting import STAYS
+from corral.kinds.nodeset.registration import asks_its_machine, given_to, said_by
+from corral.kinds.nodeset.revision import Make, make_of
+from corral.kinds.nodeset.shown import PREFIX, missing_since
+from corral.kinds.nodeset.started import begun, runs, told_of_slurmd
+from corral.kube.models.core_v1 import Pod, PodCondition
+
+ENDED = ("Failed", "Succeeded")
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The defaults are those of a worker without a pod."""
+
+    phase: str = ""
+    is_live: bool = False  # it runs, or will run: neither being deleted nor ended
+    is_leaving: bool = False
+    is_ready: bool = False
+    runs: bool = False  # its slurmd, according to kubelet
+    begun: datetime | None = None  # since when its slurmd may run
+    make: Make | None = None
+    line: str = ""  # what its slurmd registers with
+    given: str | None = None  # the line that was written to it once it had a Kubernetes node
+    is_unfilled: bool = False  # its slurmd waits for what its Kubernetes node says
+    can_be_driven_out: bool = False  # a taint of its Kubernetes node would end it at once
+    shown: tuple[PodCondition, ...] = ()  # what it shows of Slurm
+
+    @property
+    def has_ended(self) -> bool:
+        """All its processes have ended for good: removing it kills nothing."""
+        return self.phase in ENDED
+
+    @property
+    def missing_since(self) -> datetime | None:
+        """When Slurm was seen to have lost it; None if it never had a record."""
+        return missing_since(self.shown)
+
+
+NO_BODY = Body()
+
+
+def body_of(pod: Pod) -> Body:
+    told, line, phase = told_of_slurmd(pod), said_by(pod), pod.status.phase
+    is_leaving, is_unfilled = pod.metadata.deletion_timestamp is not None, asks_its_machine(line)
+    is_ready, shown = _conditions(pod)
+    return Body(
+        phase=phase,
+        is_live=not is_leaving and phase not in ENDED,
+        is_leaving=is_leaving,
+        is_ready=is_ready,
+        runs=runs(pod, told),
+        begun=begun(pod, told, is_unfilled=is_unfilled),
+        make=make_of(pod),
+        line=line,
+        given=given_to(pod),
+        is_unfilled=is_unfilled,
+        can_be_driven_out=bool(pod.spec.node_name) and STAYS not in pod.spec.tolerations,
+        shown=shown,
+    )
+
+
+def _conditions(pod: Pod) -> tuple[bool, tuple[PodCondition, ...]]:
+    """Whether it is ready, and what it shows of Slurm."""
+    is_ready, shown = False, []
+    for one in pod.status.conditions:
+        if one.type == "Ready":
+            is_ready = one.status == "True"
+        elif one.type.startswith(PREFIX):
+            shown.append(one)
+    return is_ready, tuple(shown)
