@@ -183,7 +183,7 @@ async def test_a_write_that_fails_once_is_decided_anew(server: FakeApiServer, fa
 
 @in_operation
 async def test_a_right_that_is_missing_stalls_and_is_tried_again_slowly(server: FakeApiServer) -> None:
-    server.fail_next(Fault.FORBID, method="PATCH", resource="configmaps")
+    server.fail_next(Fault.FORBID, method="PATCH", resource="configmaps", times=2)  # again after the finalizer is seen
     server.add(a_toy())
     await asyncio.sleep(10)
     stalled = condition(server, kind="Stalled")

@@ -32,7 +32,7 @@ from corral.engine import (
     verdict,
 )
 from corral.engine.controller import with_finalizer
-from corral.engine.status import is_detail, is_work, status_differs
+from corral.engine.status import is_detail, is_on_its_way, status_differs
 from corral.kube.meta import Condition, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, Pod, PodSpec
 from corral.testing.toys import GOODBYE, Toy, ToyStatus, toy_controller
@@ -189,10 +189,11 @@ def test_a_status_that_says_nothing_new_is_not_written() -> None:
     assert status_differs(toy, ToyStatus(copies=2, conditions=said.conditions))
 
 
-def test_the_finalizer_comes_alone_and_before_anything_it_is_to_undo() -> None:
-    plan = with_finalizer(toy_controller(), TOY, ACTED)
+def test_the_finalizer_comes_before_anything_it_is_to_undo_which_needs_it() -> None:
+    plan = with_finalizer(toy_controller(), TOY, ACTED | ACTED)
 
-    assert [type(action) for action in plan.actions] == [AddFinalizer]
+    assert [type(action) for action in plan.actions] == [AddFinalizer, *(type(a) for a in (ACTED | ACTED).actions)]
+    assert all((0, 1) in part.needs for part in plan.parts)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,16 @@ def test_only_how_far_things_are_may_be_told_later(new: ToyStatus, detail: bool)
     assert is_detail(msgspec.structs.replace(TOY, status=before), new) is detail
 
 
-def test_work_under_way_is_told_by_the_pass_that_follows_it() -> None:
-    assert is_work(a_status(reason="Progressing"))
-    assert not is_work(a_status(reason="SourceMissing"))
+@pytest.mark.parametrize(
+    ("before", "new", "on_its_way"),
+    [
+        pytest.param(ToyStatus(), a_status(), True, id="begun"),
+        pytest.param(a_status(), a_status(reason="Other"), True, id="not there yet"),
+        pytest.param(a_status(), a_status(Ready="True"), False, id="there"),
+        pytest.param(a_status(Ready="True"), a_status(), False, id="no longer there"),
+        pytest.param(a_status(), a_status(Stalled="True"), False, id="somebody must act"),
+        pytest.param(ToyStatus(), ToyStatus(), False, id="no condition"),
+    ],
+)
+def test_what_is_on_its_way(before: ToyStatus, new: ToyStatus, on_its_way: bool) -> None:
+    assert is_on_its_way(msgspec.structs.replace(TOY, status=before), new) is on_its_way

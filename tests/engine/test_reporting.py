@@ -1,4 +1,4 @@
-"""When a status is written: what turned at once, how far things are less and less often."""
+"""When a status is written: what turned at once, how far things are less and less often, and not before work."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from corral.engine import Controller, Outcome, Plan, Wait
+from corral.engine import Controller, Key, Outcome, Plan, Reader, Wait
+from corral.engine.reporting import GIVES_WAY_S_MAX
 from corral.testing.apiserver import FakeApiServer
 from corral.testing.operators import Operator
 from corral.testing.toys import Toy, ToyReconciler, ToySnapshot, ToyStatus, toy_controller
@@ -36,11 +37,60 @@ def writes_of_status(server: FakeApiServer) -> int:
     return sum(" PATCH " in line and "/status" in line for line in server.trace)
 
 
-async def test_how_far_things_are_is_told_less_often_the_longer_it_takes() -> None:
-    server, filling = FakeApiServer(), Filling()
+def a_server(*names: str) -> FakeApiServer:
+    server = FakeApiServer()
     server.register(Toy)
-    meta: dict[str, Any] = {"name": "bear", "namespace": "default", "finalizers": [toy_controller().finalizer_name]}
-    server.add({"apiVersion": Toy.resource.api_version, "kind": "Toy", "metadata": meta, "spec": {}})
+    for name in names:
+        meta: dict[str, Any] = {"name": name, "namespace": "default", "finalizers": [toy_controller().finalizer_name]}
+        server.add({"apiVersion": Toy.resource.api_version, "kind": "Toy", "metadata": meta, "spec": {}})
+    return server
+
+
+class Slow(ToyReconciler):
+    """Needs a second for each look. Toys that are called busy are looked at all the time."""
+
+    def __init__(self, server: FakeApiServer) -> None:
+        self._server = server
+        self.told_before_look: list[int] = []
+
+    async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+        await asyncio.sleep(1)
+        self.told_before_look.append(writes_of_status(self._server))
+        return await super().observe(key, read)
+
+    def plan(self, snapshot: ToySnapshot, /) -> Plan:
+        again_s = 0.0 if snapshot.object.metadata.name.startswith("busy") else None
+        return Plan(waits=(Wait(reason="Waiting", message="for the rain"),), again_after_s=again_s)
+
+
+async def test_words_about_what_is_on_its_way_come_after_the_work_for_others() -> None:
+    server = a_server("ant", "bear", "cat")
+    slow = Slow(server)
+    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=slow, workers=1))
+    operator.start()
+    await asyncio.sleep(20)
+
+    assert slow.told_before_look[:3] == [0, 0, 0]
+    assert writes_of_status(server) == 3, "each is told in the end"
+    await operator.stop()
+    server.stop_collecting()
+
+
+async def test_where_work_never_ends_people_are_told_all_the_same() -> None:
+    server = a_server("ant", "busy-bee", "busy-bird")
+    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=Slow(server), workers=1))
+    operator.start()
+    await asyncio.sleep(GIVES_WAY_S_MAX / 2)
+    assert writes_of_status(server) == 0
+
+    await asyncio.sleep(GIVES_WAY_S_MAX)
+    assert writes_of_status(server) == 3
+    await operator.stop()
+    server.stop_collecting()
+
+
+async def test_how_far_things_are_is_told_less_often_the_longer_it_takes() -> None:
+    server, filling = a_server("bear"), Filling()
 
     def build() -> Controller[Toy, ToySnapshot]:
         return structs.replace(toy_controller(), reconciler=filling)

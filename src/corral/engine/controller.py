@@ -216,9 +216,10 @@ def decided(controller: AnyController, snapshot: Snapshot[Any]) -> Plan:
 
 
 def with_finalizer(controller: AnyController, obj: Object, plan: Plan) -> Plan:
-    """The finalizer comes before anything that it is to undo: alone in its pass."""
+    """The finalizer comes before anything that it is to undo: without it nothing else is done."""
     name, meta = controller.finalizer_name, obj.metadata
     if not name or name in meta.finalizers or meta.deletion_timestamp is not None:
         return plan
     message = "so that nothing is left behind when it is deleted"
-    return Plan(actions=(AddFinalizer(target=target(obj), present=meta.finalizers, finalizer=name, message=message),))
+    held = AddFinalizer(target=target(obj), present=meta.finalizers, finalizer=name, message=message)
+    return Plan(actions=(held,)) + plan

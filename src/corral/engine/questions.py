@@ -128,10 +128,7 @@ async def _planned(controller: AnyController, key: Key, read: Reader) -> Planned
         snapshot = await controller.reconciler.observe(key, read)
     if snapshot is None:
         return Planned(None, NOTHING)
-    # The finalizer has a pass of its own; whoever asks what will happen asks for the pass behind it too.
-    then = decided(controller, snapshot)
-    first = with_finalizer(controller, snapshot.object, then)
-    return Planned(snapshot, then if first is then else first + then)
+    return Planned(snapshot, with_finalizer(controller, snapshot.object, decided(controller, snapshot)))
 
 
 async def _listed(client: Client, controller: AnyController, watch: Watch) -> Store[Any]:

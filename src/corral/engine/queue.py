@@ -34,6 +34,7 @@ class Lane(enum.IntEnum):
     PERSON = 0  # somebody changed what they asked for and may be looking at the screen
     CHANGE = 1  # the world changed: a child died, a retry is due
     RESYNC = 2  # nothing is known to have changed: first list, periodic look
+    TELLING = 3  # nothing is to be done, only something to be told
 
 
 LANES = tuple(Lane)  # to walk over an Enum costs more than what is found there
@@ -159,6 +160,11 @@ class WorkQueue(Generic[K]):
     def stop_repeating(self, key: K) -> None:
         """A pass that waits already still happens."""
         self._periods.pop(key, None)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a key waits for more than to be told about."""
+        return any(self._lanes[: Lane.TELLING])
 
     def take_nowait(self) -> Taken[K]:
         """The next key, which now runs. Raises NothingDue, or QueueClosed when nothing will ever be due."""

@@ -4,6 +4,8 @@
     how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, then
                                  thirty: a thousand pods are not a thousand writes, nor is a slow start
     that work is under way       by the pass that follows the work, which has something better to tell
+    what is on its way           when no key waits for work: of hundreds that are begun at once, words about the first
+                                 would hold up the last
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
 A write that fails is the pass's problem if it has no other. Of a pass that could not even observe, the conditions are
@@ -20,10 +22,10 @@ from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
 from corral.engine.controller import AnyController
 from corral.engine.failures import failure_of
-from corral.engine.queue import TIMER_S_MIN, WorkQueue
+from corral.engine.queue import TIMER_S_MIN, Lane, WorkQueue
 from corral.engine.reconciler import Outcome
 from corral.engine.send import send
-from corral.engine.status import conditions, conditions_in, is_detail, is_ready, is_work, status_differs, verdict
+from corral.engine.status import conditions, conditions_in, is_detail, is_on_its_way, is_ready, status_differs, verdict
 from corral.engine.store import Key
 from corral.kube.client import Client
 from corral.kube.crd import own_kinds
@@ -31,6 +33,7 @@ from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Condition, Object
 
 DETAILS_TOLD_AFTER_S, DETAILS_TOLD_AFTER_S_MAX = 10.0, 30.0
+GIVES_WAY_S_MAX = 30.0
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
 UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
@@ -62,6 +65,7 @@ class Reporting:
         self._now_s, self._wall = clock.monotonic_s, clock.wall
         self._unknown: set[Key] = set()  # written, but never answered
         self._told: dict[Key, _Told] = {}
+        self._gave_way_s: dict[Key, float] = {}  # since when there is something to tell, and work to do
         self._has_status = controller.kind in own_kinds()  # of other kinds it is somebody else's to write
 
     async def report(self, key: Key, snapshot: Any, outcome: Outcome, *, follows: bool) -> Outcome:
@@ -75,7 +79,7 @@ class Reporting:
         self._has_status = status is not None
         if status is None:
             return outcome
-        is_followed = follows and outcome.changed_anything
+        is_followed = follows and outcome.changed_anything and outcome.problem is None
         return await self._tell(key, snapshot.object, status, outcome, is_followed=is_followed)
 
     async def report_unobserved(self, key: Key, obj: Object | None, outcome: Outcome) -> Outcome:
@@ -102,8 +106,8 @@ class Reporting:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
         self._unknown.discard(key)
-        is_on_its_way = is_detail(obj, status) and not is_ready(status)
-        self._told[key] = _Told(self._now_s(), self._told.get(key, NEVER).details + 1 if is_on_its_way else 0)
+        is_how_far = is_detail(obj, status) and not is_ready(status)
+        self._told[key] = _Told(self._now_s(), self._told.get(key, NEVER).details + 1 if is_how_far else 0)
         if answer is not None:
             self._barrier.wrote(key, answer)
         return outcome
@@ -111,20 +115,29 @@ class Reporting:
     def forget(self, key: Key) -> None:
         self._unknown.discard(key)
         self._told.pop(key, None)
+        self._gave_way_s.pop(key, None)
 
     def _is_due(self, key: Key, obj: Object, status: msgspec.Struct, *, is_followed: bool) -> bool:
         """Whether this pass writes it. If not, a later one does: the next, or one that is asked for here."""
         if key in self._unknown:
             return True
-        if not status_differs(obj, status) or (is_work(status) and is_followed):
+        if is_followed or not status_differs(obj, status):
             return False
         told = self._told.get(key)
-        if told is None or not is_detail(obj, status):
+        rest_s = told.at_s + told.rest_s - self._now_s() if told is not None and is_detail(obj, status) else 0.0
+        if rest_s > TIMER_S_MIN:  # or the queue would ring at once, and so for ever
+            self._queue.add(key, after_s=rest_s, reason="to tell details")
+            return False
+        return not self._gives_way(key, obj, status)
+
+    def _gives_way(self, key: Key, obj: Object, status: msgspec.Struct) -> bool:
+        """For so long at the most: where work never ends, people want to know all the same."""
+        now_s = self._now_s()
+        since_s = self._gave_way_s.setdefault(key, now_s)
+        if self._queue.has_work and is_on_its_way(obj, status) and now_s - since_s < GIVES_WAY_S_MAX:
+            self._queue.add(key, lane=Lane.TELLING, reason="to tell how far it is")
             return True
-        rest_s = told.at_s + told.rest_s - self._now_s()
-        if rest_s <= TIMER_S_MIN:  # the queue would ring at once, and so for ever
-            return True
-        self._queue.add(key, after_s=rest_s, reason="to tell details")
+        del self._gave_way_s[key]
         return False
 
 
