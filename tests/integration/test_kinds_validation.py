@@ -71,7 +71,11 @@ def test_a_restapi_stays_with_its_controller(corral_cluster: Cluster, corral_nam
 
 
 def test_workers_keep_the_volumes_that_they_were_made_with(corral_cluster: Cluster, corral_namespace: str) -> None:
-    for name, size, told in (("a", "1Gi", "created"), ("a", "2Gi", "configured"), ("b", "2Gi", "create another NodeSet")):
+    for name, size, told in (
+        ("a", "1Gi", "created"),
+        ("a", "2Gi", "configured"),
+        ("b", "2Gi", "create another NodeSet"),
+    ):
         template = f"{{metadata: {{name: {name}}}, spec: {{resources: {{requests: {{storage: {size}}}}}}}}}"
         spec = f"{{controllerRef: {{name: x}}, volumeClaimTemplates: [{template}]}}"
         assert told in answer(corral_cluster, corral_namespace, "NodeSet", spec, dry=False)
