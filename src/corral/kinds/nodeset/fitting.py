@@ -44,7 +44,11 @@ def takes(spec: PodSpec, machine: Node) -> bool:
 
 
 def is_ready(machine: Node) -> bool:
-    return all(one.status == "True" for one in machine.status.conditions if one.type == "Ready")
+    """One without the condition is taken to be."""
+    for one in machine.status.conditions:
+        if one.type == "Ready":
+            return one.status == "True"
+    return True
 
 
 def untolerated(tolerations: Iterable[Toleration], machine: Node, effects: Iterable[str]) -> Taint | None:

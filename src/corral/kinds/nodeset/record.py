@@ -18,9 +18,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_our_drain: bool = False
     is_somebodys: bool = False  # somebody else has taken the node out of service
     is_reserved: bool = False  # by a reservation that has begun, whoever's: slurmctld does not forget it
-    is_invalid: bool = (
-        False  # registered with less than is on record: slurmctld has drained it, and lets nobody lift that
-    )
+    is_invalid: bool = False  # registered with less than is on record; slurmctld drained it, and nobody can lift that
     is_down: bool = False
     is_unclear: bool = False  # Slurm used words that we cannot read
     counts_as: str = ""

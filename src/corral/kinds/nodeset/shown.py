@@ -32,9 +32,8 @@ class Shown(Model, frozen=True, kw_only=True):
 def is_shown(there: Sequence[PodCondition], node: Node | None) -> bool:
     """`there`: what its pod shows, one condition of a type."""
     kinds, message = _kinds(there, node), _message(there, node)
-    if len(there) != len(kinds):
-        return False
-    return all(one.type in kinds and one.status == "True" and one.message == message for one in there)
+    wrong = [one for one in there if one.type not in kinds or one.status != "True" or one.message != message]
+    return not wrong and len(there) == len(kinds)
 
 
 def shown(pod: Pod, node: Node | None, now: datetime) -> Shown:
