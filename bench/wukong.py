@@ -1,6 +1,6 @@
 """500 Wukongs with two disks and two networks each, with the real definitions of KubeVirt, CDI and Multus.
 
-Their controllers are played by the stand-in, in a process of its own; disks wait for their machine
+Their controllers are played by a stand-in (`bench.kubevirt`) in a process of its own; disks wait for their machine
 (WaitForFirstConsumer), so that everything that Corral makes can be made at once. Wukongs are there before the operator
 starts; the clock runs from its first write to its last VirtualMachine. The baseline posts the same objects by a bare
 loop over aiohttp, 16 at a time, beside the same stand-in; like Corral it posts a machine when a watch has told that its
@@ -39,7 +39,6 @@ from corral.kube.crd import crd_of, to_yaml
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim
 from corral.kube.models.storage_v1 import StorageClass
-from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.vmcrds import as_yaml, vm_crds
 
 AT_ONCE = 16
@@ -220,7 +219,7 @@ def lived(settings: Settings, kubectl: Kubectl, count: int, *, rests_s: float) -
         cpu_s = running.cpu_s - began_cpu_s
         sent = [one for one in running.sent(0.0) if one.is_write]
         rested = still(running, rests_s) if rests_s else Rested(requests=0.0, cpu_share=0.0)
-        kubectl("delete", "wukongs", "--all", "--wait=false")
+        kubectl("delete", "--raw", Wukong.resource.path(kubectl.namespace))
         until("all Wukongs are gone", lambda: not kubectl("get", "wukongs", "-o", "name").split())
     came = Came(
         count=count,
@@ -357,19 +356,10 @@ def still(running: Operator, seconds: float) -> Rested:
 
 @contextmanager
 def standin(settings: Settings, where: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "bench.wukong", msgspec.json.encode(settings).decode(), where]
+    command = [sys.executable, "-m", "bench.kubevirt", msgspec.json.encode(settings).decode(), where]
     process = subprocess.Popen(command, cwd=CHECKOUT)
     try:
         yield
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-async def play(settings: Settings, where: str) -> None:
-    async with our_client(settings) as client:
-        await KubeVirtStandIn(client, namespace=where, pace_s=0.1, real_binding=True).run()
-
-
-if __name__ == "__main__":
-    asyncio.run(play(msgspec.json.decode(sys.argv[1], type=Settings), sys.argv[2]))

@@ -47,18 +47,18 @@ class Access:
         except NotFound:
             return None
 
-    async def create(self, obj: Object) -> None:
+    async def create(self, obj: Object) -> Object:
         self.writes += 1
-        await self._client.create(obj, field_manager=MANAGER)
+        return await self._client.create(obj, field_manager=MANAGER)
 
     async def set_status(self, obj: Object, status: Mapping[str, Any], *, subresource: bool = True) -> None:
         await self.patch(obj, {"status": status}, subresource="status" if subresource else "")
 
-    async def patch(self, obj: Object, merge: Mapping[str, Any], *, subresource: str = "") -> None:
+    async def patch(self, obj: Object, merge: Mapping[str, Any], *, subresource: str = "") -> Object | None:
         meta = obj.metadata
         self.writes += 1
         try:
-            await self._client.patch(
+            return await self._client.patch(
                 type(obj),
                 meta.name,
                 meta.namespace,
@@ -68,7 +68,7 @@ class Access:
                 precondition=Precondition(uid=meta.uid),
             )
         except (NotFound, Conflict):
-            return  # it is another one by now; the next look sees it
+            return None  # it is another one by now; the next look sees it
 
     async def delete(self, obj: Object) -> None:
         meta = obj.metadata

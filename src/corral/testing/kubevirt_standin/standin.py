@@ -27,7 +27,7 @@ class KubeVirtStandIn:
 
     `csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation).
     `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here, if it `provisions`.
-    `guests`: machines run for real, and disks have contents.
+    `guests`: machines run for real, and disks have contents. `access`: how it reads and writes, if not by lists.
     """
 
     def __init__(
@@ -35,13 +35,14 @@ class KubeVirtStandIn:
         client: Client,
         *,
         namespace: str = "",
+        access: Access | None = None,
         pace_s: float = 1.0,
         real_binding: bool = False,
         provisions: bool = True,
         csi: bool = False,
         guests: Guests | None = None,
     ) -> None:
-        self.access = Access(client, namespace)
+        self.access = access or Access(client, namespace)
         self.pace_s = pace_s
         self.volumes = Volumes(
             self.access,
@@ -55,6 +56,7 @@ class KubeVirtStandIn:
         self.refused: set[str] = set()
         self.troubles: list[str] = []  # what it could not do, in the order in which it was first seen
         self._admitted: set[tuple[str, int]] = set()
+        self._consumed: frozenset[tuple[str, str]] = frozenset()  # claims that machines wait for
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong in one look is tried again in the next, as controllers do.
@@ -78,11 +80,19 @@ class KubeVirtStandIn:
             self.troubles.append(told)
 
     async def step(self) -> None:
-        data_volumes, machines = await self.access.all(DataVolume), await self.access.all(VirtualMachine)
-        self._admit((*data_volumes, *machines))
-        consumed = await self.machines.step(machines)
-        await self.volumes.step(data_volumes, consumed)
+        await self.step_machines()
+        await self.step_volumes()
         await self.snapshots.step()
+
+    async def step_machines(self) -> None:
+        machines = await self.access.all(VirtualMachine)
+        self._admit(machines)
+        self._consumed = await self.machines.step(machines)
+
+    async def step_volumes(self) -> None:
+        data_volumes = await self.access.all(DataVolume)
+        self._admit(data_volumes)
+        await self.volumes.step(data_volumes, self._consumed)
 
     def _admit(self, objects: Iterable[Object]) -> None:
         """Each once after it was written."""
