@@ -51,6 +51,10 @@ def count_requests(metrics: str, resource: str) -> float:
 
 
 async def bare_post(session: aiohttp.ClientSession, path: str, body: bytes) -> None:
-    async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
+    await bare_request(session, "POST", path, body, "application/json")
+
+
+async def bare_request(session: aiohttp.ClientSession, method: str, path: str, body: bytes, content_type: str) -> None:
+    async with session.request(method, path, data=body, headers={"Content-Type": content_type}) as response:
         response.raise_for_status()
         await response.read()

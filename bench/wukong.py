@@ -2,50 +2,40 @@
 
 Their controllers are played by a stand-in (`bench.kubevirt`) in a process of its own; disks wait for their machine
 (WaitForFirstConsumer), so that everything that Corral makes can be made at once. Wukongs are there before the operator
-starts; the clock runs from its first write to its last VirtualMachine. The baseline posts the same objects by a bare
-loop over aiohttp, 16 at a time, beside the same stand-in; like Corral it posts a machine when a watch has told that its
-disk awaits it, so that the stand-in's own time is in both. Then all machines come to run, a quiet minute follows, and
-everything is deleted. Growth is seen by half as many Wukongs beside it, in a namespace of their own.
+starts; the clock runs from its first write to its last VirtualMachine. The baseline sends the same requests by a bare
+loop over aiohttp (`bench.wukong_bare`), beside the same stand-in. Then all machines come to run, a quiet minute
+follows, and everything is deleted. Growth is seen by half as many Wukongs beside it, in a namespace of their own.
 """
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-import aiohttp
 import msgspec
 
 from bench.audit import LEASES
 from bench.claims import Claim, Run
 from bench.lab import CHECKOUT, Kubectl, Operator, namespace, operator, until
-from bench.process import MeasurementFailed, Settings
-from bench.server import bare_post, bare_session, our_client
+from bench.process import Settings
+from bench.server import our_client
 from bench.world import at_once
-from corral.engine.differences import wire
+from bench.wukong_bare import AT_ONCE, CLASS, a_wukong, asked_alike, posted
 from corral.kinds.registry import KINDS
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
-from corral.kinds.wukong.cloudinit import cloud_init_secret
-from corral.kinds.wukong.disks import AWAITS_MACHINE, disks_of, new_object
-from corral.kinds.wukong.machine import virtual_machine
-from corral.kinds.wukong.networks import own_attachments
-from corral.kinds.wukong.spec import Wukong, WukongSpec
-from corral.kube import NotFound, Precondition
+from corral.kinds.wukong.spec import Wukong
+from corral.kube import NotFound, Precondition, Selector
 from corral.kube.crd import crd_of, to_yaml
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.vmcrds import as_yaml, vm_crds
 
-AT_ONCE = 16
 CHILDREN = 5  # network, cloud-init, DataVolume, claim, machine
 SETTLE_S = 20.0
-WATCHES_MAX = 30
-CLASS = "bench-wukong"
 OURS = "wukongs"
 NEEDED = frozenset(entry.kind.resource.plural_and_group for entry in KINDS) | {"virtualmachines.kubevirt.io"}
 
@@ -57,7 +47,17 @@ CREATION = Claim(
     compare="ratio",
     measured="from the operator's first write to its last VirtualMachine",
     measured_unit="s",
-    baseline="a bare aiohttp loop, the same objects, 16 at a time, each machine when its disk awaits it",
+    baseline="a bare aiohttp loop with the same requests, 16 Wukongs at a time, each machine when its disk awaits it",
+)
+POSTED = Claim(
+    key="wukong-posted",
+    title="The same, against a loop that only posts the children: no finalizer, nothing applied",
+    unit="x the bare time",
+    bound=None,
+    compare="ratio",
+    measured="from the operator's first write to its last VirtualMachine",
+    measured_unit="s",
+    baseline="a bare aiohttp loop, the same children, 16 Wukongs at a time, each machine when its disk awaits it",
 )
 CHILD_WRITES = Claim(
     key="wukong-child-writes",
@@ -108,20 +108,7 @@ GROWTH_CPU = Claim(
     measured_unit="ms",
     baseline="for each of 250",
 )
-CLAIMS = (CREATION, CHILD_WRITES, STATUS, QUIET, GROWTH, GROWTH_CPU)
-
-SPEC = msgspec.convert(
-    {
-        "cpu": 2,
-        "memory": "4Gi",
-        "disks": [
-            {"name": "root", "size": "1Gi", "image": "docker://images.test/debian:13", "storageClassName": CLASS},
-            {"name": "data", "size": "2Gi", "storageClassName": CLASS},
-        ],
-        "networks": [{"name": "default"}, {"name": "lan", "bridgeName": "br0", "vlanId": 42}],
-    },
-    WukongSpec,
-)
+CLAIMS = (CREATION, POSTED, CHILD_WRITES, STATUS, QUIET, GROWTH, GROWTH_CPU)
 
 
 class Came(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,14 +139,20 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     with prepared(settings):
         for run in range(settings.sizes.runs):
             with room(settings, f"bare-vms-{run}") as kubectl, standin(settings, kubectl.namespace):
-                bare_s = asyncio.run(bare(settings, kubectl.namespace, count))
+                posted_s = asyncio.run(posted(settings, kubectl.namespace, count))
+                emptied(kubectl)
+            with room(settings, f"asked-vms-{run}") as kubectl, standin(settings, kubectl.namespace):
+                asyncio.run(people_ask(settings, kubectl.namespace, count))
+                asked_s = asyncio.run(asked_alike(settings, kubectl.namespace, count))
+                asyncio.run(let_go(settings, kubectl.namespace))
                 emptied(kubectl)
             with room(settings, f"half-vms-{run}") as kubectl:
                 half, _ = lived(settings, kubectl, count // 2, rests_s=0.0)
             with room(settings, f"vms-{run}") as kubectl:
                 whole, rested = lived(settings, kubectl, count, rests_s=settings.sizes.idle_s)
             yield {
-                CREATION.key: Run(whole.made_s, bare_s),
+                CREATION.key: Run(whole.made_s, asked_s),
+                POSTED.key: Run(whole.made_s, posted_s),
                 CHILD_WRITES.key: Run(whole.child_writes, count * CHILDREN),
                 STATUS.key: Run(whole.status_writes, count),
                 QUIET.key: Run(rested.requests, rested.cpu_share * 100),
@@ -194,9 +187,23 @@ def room(settings: Settings, name: str) -> Iterator[Kubectl]:
 
 def emptied(kubectl: Kubectl) -> None:
     """While the stand-in lets machines go. As collections: object by object, kubectl needs minutes for thousands."""
-    for kind in (VirtualMachine, DataVolume, PersistentVolumeClaim):
+    for kind in (Wukong, VirtualMachine, DataVolume, PersistentVolumeClaim):
         kubectl("delete", "--raw", kind.resource.path(kubectl.namespace))
     until("no machine is left", lambda: not kubectl("get", "virtualmachineinstances,virtualmachines", "-o", "name"))
+
+
+async def let_go(settings: Settings, where: str) -> None:
+    """Wukongs that no operator has made, of their finalizers."""
+    async with our_client(settings) as client:
+
+        async def release(wukong: Wukong) -> None:
+            name, without = wukong.metadata.name, {"metadata": {"finalizers": []}}
+            await client.patch(
+                Wukong, name, where, merge=without, precondition=Precondition(), field_manager="bench-person"
+            )
+
+        held = await client.list(Wukong, Selector(namespace=where))
+        await at_once(list(held.items), release, workers=AT_ONCE)
 
 
 async def without_volumes(settings: Settings) -> None:
@@ -231,19 +238,6 @@ def lived(settings: Settings, kubectl: Kubectl, count: int, *, rests_s: float) -
     return came, rested
 
 
-def a_wukong(number: int, where: str) -> Wukong:
-    return Wukong(metadata=ObjectMeta(name=f"vm-{number}", namespace=where, uid=f"bench-{number}"), spec=SPEC)
-
-
-def children_of(wukong: Wukong) -> list[Object]:
-    """The same objects that Corral makes, in the same order, without owners."""
-    disks = disks_of(wukong, {}, {}, ())
-    made = [*own_attachments(wukong), cloud_init_secret(wukong, {}), *(new_object(wukong, disk) for disk in disks)]
-    placed = [*made, virtual_machine(wukong, disks, None, None)]
-    where = wukong.metadata.namespace
-    return [msgspec.structs.replace(o, metadata=msgspec.structs.replace(o.metadata, namespace=where)) for o in placed]
-
-
 async def with_class(settings: Settings) -> None:
     waits = StorageClass(
         metadata=ObjectMeta(name=CLASS), provisioner="bench.test/none", volume_binding_mode="WaitForFirstConsumer"
@@ -263,69 +257,6 @@ async def people_ask(settings: Settings, where: str, count: int) -> None:
             await client.create(wukong, field_manager="bench-person")
 
         await at_once(plain, make, workers=AT_ONCE)
-
-
-Post = tuple[str, bytes]  # a path, and what is sent there
-
-
-async def bare(settings: Settings, where: str, count: int) -> float:
-    every = [children_of(a_wukong(number, where)) for number in range(count)]
-    bodies = [[(type(o).resource.path(where), json.dumps(wire(o)).encode()) for o in objects] for objects in every]
-    disks = [next(o.metadata.name for o in objects if isinstance(o, DataVolume)) for objects in every]
-    awaits = {disk: asyncio.Event() for disk in disks}
-    gate = asyncio.Semaphore(AT_ONCE)
-    async with bare_session(settings, connections=AT_ONCE + 1) as session, watch(session, where) as lines:
-        listening = asyncio.create_task(tell_disks(lines, awaits))
-
-        async def post(posts: list[Post]) -> None:
-            async with gate:
-                for path, body in posts:
-                    await bare_post(session, path, body)
-
-        async def make(posts: list[Post], disk: str) -> None:
-            await post(posts[:-1])
-            await awaits[disk].wait()
-            await post(posts[-1:])
-
-        async def all_made() -> float:
-            began_s = time.monotonic()
-            await asyncio.gather(*(make(posts, disk) for posts, disk in zip(bodies, disks, strict=True)))
-            return time.monotonic() - began_s
-
-        making = asyncio.create_task(all_made())
-        await asyncio.wait((making, listening), return_when=asyncio.FIRST_COMPLETED)
-        if not making.done():
-            raise MeasurementFailed(f"nobody tells any more which disks await their machines: {listening.exception()}")
-        listening.cancel()
-        return making.result()
-
-
-class Told(msgspec.Struct):
-    """A line of a watch."""
-
-    object: DataVolume
-
-
-@asynccontextmanager
-async def watch(session: aiohttp.ClientSession, where: str) -> AsyncIterator[aiohttp.StreamReader]:
-    """Of DataVolumes. A definition that is new is refused for a moment, until the server has a cache for it."""
-    refusals: list[int] = []
-    while len(refusals) < WATCHES_MAX:
-        async with session.get(DataVolume.resource.path(where), params={"watch": "1"}) as response:
-            if response.ok:
-                yield response.content
-                return
-            refusals.append(response.status)
-        await asyncio.sleep(1)
-    raise MeasurementFailed(f"DataVolumes cannot be watched: {refusals[-1]}")
-
-
-async def tell_disks(lines: aiohttp.StreamReader, awaits: dict[str, asyncio.Event]) -> None:
-    """Set the event of each DataVolume that waits for its machine."""
-    async for line in lines:
-        found = msgspec.json.decode(line, type=Told).object
-        if found.status.phase in AWAITS_MACHINE:
-            awaits[found.metadata.name].set()
 
 
 def machines_made(running: Operator, count: int) -> float:
