@@ -197,7 +197,8 @@ async def let_go(settings: Settings, where: str) -> None:
     async with our_client(settings) as client:
 
         async def release(wukong: Wukong) -> None:
-            name, without = wukong.metadata.name, {"metadata": {"finalizers": []}}
+            name = wukong.metadata.name
+            without: dict[str, object] = {"metadata": {"finalizers": []}}
             await client.patch(
                 Wukong, name, where, merge=without, precondition=Precondition(), field_manager="bench-person"
             )

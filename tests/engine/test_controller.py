@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from corral.engine import NOTHING, Key, Plan, plan_object
+from corral.engine import NOTHING, Key, Plan, Reader, plan_object
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.kube.models.events_v1 import Event
@@ -253,3 +253,36 @@ async def test_what_nobody_has_looked_at_comes_before_what_was_as_desired(server
     server.stop_collecting()
     assert begun[:3] == ["x", "y", "z"]
     assert {"a", "b", "c"} <= set(begun[3:])
+
+
+class Noting(ToyReconciler):
+    """Notes who was looked at. A look takes a second, so that others come meanwhile."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[str] = []
+
+    async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+        await asyncio.sleep(1)
+        self.looked_at.append(key.name)
+        return await super().observe(key, read)
+
+
+async def test_what_we_did_ourselves_is_looked_at_after_what_happened_to_others(server: FakeApiServer) -> None:
+    noting = Noting()
+    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=noting, workers=1))
+    operator.start()
+    for name in ("ant", "bear", "cat"):
+        server.add(a_toy(name))
+    await asyncio.sleep(60)
+    noting.looked_at.clear()
+
+    for name in ("ant", "cat"):
+        server.edit(Toy, name, "default", merge={"spec": {"greeting": "good day"}})
+    await asyncio.sleep(1.5)  # what was done for ant has been seen, and cat is being looked at
+    server.edit(ConfigMap, "bear-0", "default", merge={"data": {"greeting": "go away"}})
+    await asyncio.sleep(10)
+
+    assert noting.looked_at[:3] == ["ant", "cat", "bear"]
+    assert sorted(noting.looked_at[3:]) == ["ant", "bear", "cat"]
+    await operator.stop()
+    server.stop_collecting()

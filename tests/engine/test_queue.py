@@ -302,7 +302,7 @@ def test_statistics_tell_what_waits_and_what_runs() -> None:
     clock.now_s += 0.001
     statistics = queue.statistics()
 
-    assert statistics.ready == {Lane.PERSON: 0, Lane.CHANGE: 0, Lane.RESYNC: 1, Lane.TELLING: 0}
+    assert statistics.ready == {Lane.PERSON: 0, Lane.CHANGE: 0, Lane.EFFECT: 0, Lane.RESYNC: 1, Lane.TELLING: 0}
     assert (statistics.delayed, statistics.running, statistics.failing) == (1, 1, 1)
     assert statistics.longest_running_s == pytest.approx(0.001)
     assert repr(queue) == "<WorkQueue: 1 ready, 1 delayed, 1 running>"

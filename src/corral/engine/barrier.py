@@ -100,6 +100,9 @@ class Barrier(Generic[K]):
         """Call `tell` once, when nothing is pending for `key` any more. The newest holder of a key is the one told."""
         self._held[key] = tell
 
+    def is_held(self, key: K) -> bool:
+        return key in self._held
+
     def let_go(self, key: K) -> None:
         """Whoever holds `key` knows already, and is not told."""
         self._held.pop(key, None)

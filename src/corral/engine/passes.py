@@ -111,7 +111,12 @@ class Passes:
         lane = _lane(change, cause, is_own=watch.kind is self.controller.kind)
         keys = {key: None for obj in (old, new) if obj is not None for key in watch.to(obj, self._mapping)}
         for key in keys:
-            self.queue.add(key, lane=lane, reason=reason)
+            self.queue.add(key, lane=self._lane_beside_work(key, lane), reason=reason)
+
+    def _lane_beside_work(self, key: Key, lane: Lane) -> Lane:
+        """What changes while we work for a key is most often our own doing."""
+        is_at_work = self.queue.is_running(key) or self.barrier.is_held(key)
+        return Lane.EFFECT if lane is Lane.CHANGE and is_at_work else lane
 
     async def run(self) -> None:
         """Until `stop`. One worker is one pass at a time; the queue keeps a key from being in two."""
@@ -175,7 +180,8 @@ class Passes:
             self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
         return False
 
-    def _hold(self, key: Key, lane: Lane) -> None:
+    def _hold(self, key: Key, urgent: Lane) -> None:
+        lane = urgent if urgent is Lane.PERSON else Lane.EFFECT
         now_s = self._clock.monotonic_s()
         since_s = self._held_s.setdefault(key, now_s)
         self.barrier.hold(key, lambda: self.queue.add(key, lane=lane, reason="its changes are seen"))
@@ -301,9 +307,9 @@ class Passes:
 
     def _look_at_effects(self, key: Key) -> None:
         if self.barrier.is_pending(key):
-            self._hold(key, Lane.CHANGE)
+            self._hold(key, Lane.EFFECT)
         else:
-            self.queue.add(key, after_s=ACTED_AGAIN_S, reason="acted")
+            self.queue.add(key, lane=Lane.EFFECT, after_s=ACTED_AGAIN_S, reason="acted")
 
     def _after_problem(self, key: Key, problem: Problem) -> None:
         name = self.controller.name

@@ -33,8 +33,9 @@ class Lane(enum.IntEnum):
 
     PERSON = 0  # somebody changed what they asked for and may be looking at the screen
     CHANGE = 1  # the world changed: a child died, a retry is due
-    RESYNC = 2  # nothing is known to have changed: first list, periodic look
-    TELLING = 3  # nothing is to be done, only something to be told
+    EFFECT = 2  # what we have done ourselves shows: others are waiting for their turn
+    RESYNC = 3  # nothing is known to have changed: first list, periodic look
+    TELLING = 4  # nothing is to be done, only something to be told
 
 
 LANES = tuple(Lane)  # to walk over an Enum costs more than what is found there
@@ -160,6 +161,9 @@ class WorkQueue(Generic[K]):
     def stop_repeating(self, key: K) -> None:
         """A pass that waits already still happens."""
         self._periods.pop(key, None)
+
+    def is_running(self, key: K) -> bool:
+        return key in self._running
 
     @property
     def has_work(self) -> bool:
