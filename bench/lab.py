@@ -185,12 +185,12 @@ def said_at(kubectl: Kubectl, pod: str, container: str, words: str) -> float:
     raise MeasurementFailed(f"pod {pod}: its log has no line with {words!r}")
 
 
-def until(what: str, holds: Callable[[], bool]) -> None:
+def until(what: str, holds: Callable[[], bool], *, every_s: float = LOOK_EVERY_S) -> None:
     deadline_s = time.monotonic() + WITHIN_S
     while not holds():
         if time.monotonic() > deadline_s:
             raise MeasurementFailed(f"waited {WITHIN_S:g} s in vain: {what}")
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(every_s)
 
 
 def _run(command: Sequence[str]) -> str:

@@ -48,8 +48,11 @@ SMOKE = Sizes(
 
 
 class Settings(msgspec.Struct, frozen=True):
+    """`is_ours`: the cluster was started to measure on, and may be thrown away."""
+
     kubeconfig: str
     sizes: Sizes
+    is_ours: bool = False
 
 
 Part = Callable[[Settings], Coroutine[None, None, msgspec.Struct]]

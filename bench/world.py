@@ -5,11 +5,10 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from bench.objects import CREATION, PODS, QUEUE, Ticket, a_ticket, worker_pod, worker_status
-from bench.process import MeasurementFailed, Settings
+from bench.process import MeasurementFailed, Settings, Sizes
 from bench.server import our_client
 from corral.kube import AlreadyExists, Client, ObjectMeta, Precondition, Selector
 from corral.kube.crd import crd_of
@@ -25,22 +24,34 @@ Item = TypeVar("Item")
 
 
 @contextmanager
-def running_cluster() -> Iterator[Path]:
-    """The kubeconfig of a cluster of our own. One that is up already is used, and stays."""
+def running_cluster(sizes: Sizes) -> Iterator[Settings]:
+    """With a cluster of our own. One that is up already is used, and stays."""
     home = home_of(NAME)
-    was_there = home.spec_file.exists()
+    is_ours = not home.spec_file.exists()
     try:
-        if _corral("up", "--name", NAME, "--bare", "--audit") != 0:
-            raise MeasurementFailed(f"`corral up --name {NAME}` failed")
-        yield home.kubeconfig
+        _up()
+        yield Settings(str(home.kubeconfig), sizes, is_ours)
     finally:
-        if not was_there:
+        if is_ours:
             _corral("down", "--name", NAME)
 
 
-def _corral(*arguments: str) -> int:
+def renew(settings: Settings) -> None:
+    """The same cluster with nothing in it; without a word, for it is done many times."""
+    if not settings.is_ours:
+        raise MeasurementFailed(f"cluster {NAME} was up already: take it down (`corral down --name {NAME}`) and repeat")
+    _corral("down", "--name", NAME, output=subprocess.DEVNULL)
+    _up(output=subprocess.DEVNULL)
+
+
+def _up(output: IO[str] | int | None = None) -> None:
+    if _corral("up", "--name", NAME, "--bare", "--audit", output=output) != 0:
+        raise MeasurementFailed(f"`corral up --name {NAME}` failed")
+
+
+def _corral(*arguments: str, output: IO[str] | int | None = None) -> int:
     command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
-    return subprocess.run(command, check=False, stdout=sys.stderr).returncode
+    return subprocess.run(command, check=False, stdout=output or sys.stderr, stderr=output).returncode
 
 
 async def prepare(settings: Settings, say: Callable[[str], None]) -> str:

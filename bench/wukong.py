@@ -3,8 +3,8 @@
 Their controllers are played by a stand-in (`bench.kubevirt`) in a process of its own; disks wait for their machine
 (WaitForFirstConsumer), so that everything that Corral makes can be made at once. Wukongs are there before the operator
 starts; the clock runs from its first write to its last VirtualMachine. The baseline sends the same requests by a bare
-loop over aiohttp (`bench.wukong_bare`), beside the same stand-in. Then all machines come to run, a quiet minute
-follows, and everything is deleted. Growth is seen by half as many Wukongs beside it, in a namespace of their own.
+loop over aiohttp (`bench.wukong_bare`), beside the same stand-in. Then all machines come to run, and a quiet minute
+follows. Growth is seen by half as many Wukongs. Each of these has a new cluster of its own.
 """
 
 import asyncio
@@ -12,30 +12,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import msgspec
 
 from bench.audit import LEASES
 from bench.claims import Claim, Run
-from bench.lab import CHECKOUT, Kubectl, Operator, namespace, operator, until
+from bench.lab import CHECKOUT, Kubectl, Operator, operator, until
 from bench.process import Settings
 from bench.server import our_client
-from bench.world import at_once
+from bench.world import at_once, renew
 from bench.wukong_bare import AT_ONCE, CLASS, a_wukong, asked_alike, posted
 from corral.kinds.registry import KINDS
-from corral.kinds.wukong.api.cdi import DataVolume
-from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.spec import Wukong
-from corral.kube import NotFound, Precondition, Selector
 from corral.kube.crd import crd_of, to_yaml
 from corral.kube.meta import ObjectMeta
-from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim
 from corral.kube.models.storage_v1 import StorageClass
 from corral.testing.vmcrds import as_yaml, vm_crds
 
 CHILDREN = 5  # network, cloud-init, DataVolume, claim, machine
 SETTLE_S = 20.0
+LOOK_EVERY_S = 2.0  # a list of hundreds costs the server more than what it tells
+WHERE = "vms"
 OURS = "wukongs"
 NEEDED = frozenset(entry.kind.resource.plural_and_group for entry in KINDS) | {"virtualmachines.kubevirt.io"}
 
@@ -136,99 +134,53 @@ class Rested(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     count = settings.sizes.wukongs
-    with prepared(settings):
-        for run in range(settings.sizes.runs):
-            with room(settings, f"bare-vms-{run}") as kubectl, standin(settings, kubectl.namespace):
-                posted_s = asyncio.run(posted(settings, kubectl.namespace, count))
-                emptied(kubectl)
-            with room(settings, f"asked-vms-{run}") as kubectl, standin(settings, kubectl.namespace):
-                asyncio.run(people_ask(settings, kubectl.namespace, count))
-                asked_s = asyncio.run(asked_alike(settings, kubectl.namespace, count))
-                asyncio.run(let_go(settings, kubectl.namespace))
-                emptied(kubectl)
-            with room(settings, f"half-vms-{run}") as kubectl:
-                half, _ = lived(settings, kubectl, count // 2, rests_s=0.0)
-            with room(settings, f"vms-{run}") as kubectl:
-                whole, rested = lived(settings, kubectl, count, rests_s=settings.sizes.idle_s)
-            yield {
-                CREATION.key: Run(whole.made_s, asked_s),
-                POSTED.key: Run(whole.made_s, posted_s),
-                CHILD_WRITES.key: Run(whole.child_writes, count * CHILDREN),
-                STATUS.key: Run(whole.status_writes, count),
-                QUIET.key: Run(rested.requests, rested.cpu_share * 100),
-                GROWTH.key: Run(whole.made_ms_each, half.made_ms_each),
-                GROWTH_CPU.key: Run(whole.cpu_ms_each, half.cpu_ms_each),
-            }
+    for _ in range(settings.sizes.runs):
+        with room(settings), standin(settings):
+            posted_s = asyncio.run(posted(settings, WHERE, count))
+        with room(settings), standin(settings):
+            asyncio.run(people_ask(settings, count))
+            asked_s = asyncio.run(asked_alike(settings, WHERE, count))
+        with room(settings) as kubectl:
+            half, _ = lived(settings, kubectl, count // 2, rests_s=0.0)
+        with room(settings) as kubectl:
+            whole, rested = lived(settings, kubectl, count, rests_s=settings.sizes.idle_s)
+        yield {
+            CREATION.key: Run(whole.made_s, asked_s),
+            POSTED.key: Run(whole.made_s, posted_s),
+            CHILD_WRITES.key: Run(whole.child_writes, count * CHILDREN),
+            STATUS.key: Run(whole.status_writes, count),
+            QUIET.key: Run(rested.requests, rested.cpu_share * 100),
+            GROWTH.key: Run(whole.made_ms_each, half.made_ms_each),
+            GROWTH_CPU.key: Run(whole.cpu_ms_each, half.cpu_ms_each),
+        }
 
 
 @contextmanager
-def prepared(settings: Settings) -> Iterator[None]:
-    """The definitions and the class; both go afterwards, for a cluster with KubeVirt's kinds is another cluster."""
-    cluster, theirs = Kubectl(settings.kubeconfig), vm_crds()
-    ours = to_yaml(*(crd_of(entry.kind) for entry in KINDS))
-    cluster("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=f"{ours}\n{as_yaml(theirs)}")
+def room(settings: Settings) -> Iterator[Kubectl]:
+    """A new cluster, with the definitions, the class and a namespace.
+
+    Thousands of objects, each with finalizers, take longer to delete than all that is measured.
+    """
+    renew(settings)
+    cluster = Kubectl(settings.kubeconfig)
+    definitions = f"{to_yaml(*(crd_of(entry.kind) for entry in KINDS))}\n{as_yaml(vm_crds())}"
+    cluster("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=definitions)
     # `api-resources` also renews what kubectl remembers of the server.
     until("the definitions are served", lambda: set(cluster("api-resources", "-o", "name").split()) >= NEEDED)
+    cluster("create", "namespace", WHERE)
     asyncio.run(with_class(settings))
-    try:
-        yield
-    finally:
-        cluster("delete", "storageclass", CLASS, "--ignore-not-found")
-        cluster("delete", "crd", *(str(crd["metadata"]["name"]) for crd in theirs), "--ignore-not-found")
-
-
-@contextmanager
-def room(settings: Settings, name: str) -> Iterator[Kubectl]:
-    """A namespace that leaves nothing behind: volumes are of none, and those of earlier runs would be listed later."""
-    with namespace(settings, name) as kubectl:
-        yield kubectl
-    asyncio.run(without_volumes(settings))
-
-
-def emptied(kubectl: Kubectl) -> None:
-    """While the stand-in lets machines go. As collections: object by object, kubectl needs minutes for thousands."""
-    for kind in (Wukong, VirtualMachine, DataVolume, PersistentVolumeClaim):
-        kubectl("delete", "--raw", kind.resource.path(kubectl.namespace))
-    until("no machine is left", lambda: not kubectl("get", "virtualmachineinstances,virtualmachines", "-o", "name"))
-
-
-async def let_go(settings: Settings, where: str) -> None:
-    """Wukongs that no operator has made, of their finalizers."""
-    async with our_client(settings) as client:
-
-        async def release(wukong: Wukong) -> None:
-            name = wukong.metadata.name
-            without: dict[str, object] = {"metadata": {"finalizers": []}}
-            await client.patch(
-                Wukong, name, where, merge=without, precondition=Precondition(), field_manager="bench-person"
-            )
-
-        held = await client.list(Wukong, Selector(namespace=where))
-        await at_once(list(held.items), release, workers=AT_ONCE)
-
-
-async def without_volumes(settings: Settings) -> None:
-    async with our_client(settings) as client:
-        left = [v for v in (await client.list(PersistentVolume)).items if v.spec.storage_class_name == CLASS]
-
-        async def delete(volume: PersistentVolume) -> None:
-            with suppress(NotFound):
-                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
-
-        await at_once(left, delete, workers=AT_ONCE)
+    yield Kubectl(settings.kubeconfig, WHERE)
 
 
 def lived(settings: Settings, kubectl: Kubectl, count: int, *, rests_s: float) -> tuple[Came, Rested]:
-    asyncio.run(people_ask(settings, kubectl.namespace, count))
-    with standin(settings, kubectl.namespace), operator(settings, images=()) as running:
+    asyncio.run(people_ask(settings, count))
+    with standin(settings), operator(settings, images=()) as running:
         began_cpu_s = running.cpu_s
         made_s = machines_made(running, count)
-        until(f"{count} Wukongs run", lambda: running_count(kubectl) == count)
+        until(f"{count} Wukongs run", lambda: running_count(kubectl) == count, every_s=LOOK_EVERY_S)
         cpu_s = running.cpu_s - began_cpu_s
         sent = [one for one in running.sent(0.0) if one.is_write]
         rested = still(running, rests_s) if rests_s else Rested(requests=0.0, cpu_share=0.0)
-        kubectl("delete", "--raw", Wukong.resource.path(kubectl.namespace))
-        until("all Wukongs are gone", lambda: not kubectl("get", "wukongs", "-o", "name").split())
     came = Came(
         count=count,
         made_s=made_s,
@@ -247,11 +199,11 @@ async def with_class(settings: Settings) -> None:
         await client.apply(waits, field_manager="bench", force=True)
 
 
-async def people_ask(settings: Settings, where: str, count: int) -> None:
+async def people_ask(settings: Settings, count: int) -> None:
     async with our_client(settings) as client:
         plain = [
-            msgspec.structs.replace(w, metadata=ObjectMeta(name=w.metadata.name, namespace=where))
-            for w in (a_wukong(number, where) for number in range(count))
+            msgspec.structs.replace(w, metadata=ObjectMeta(name=w.metadata.name, namespace=WHERE))
+            for w in (a_wukong(number, WHERE) for number in range(count))
         ]
 
         async def make(wukong: Wukong) -> None:
@@ -287,8 +239,8 @@ def still(running: Operator, seconds: float) -> Rested:
 
 
 @contextmanager
-def standin(settings: Settings, where: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "bench.kubevirt", msgspec.json.encode(settings).decode(), where]
+def standin(settings: Settings) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.kubevirt", msgspec.json.encode(settings).decode(), WHERE]
     process = subprocess.Popen(command, cwd=CHECKOUT)
     try:
         yield
