@@ -32,7 +32,7 @@ from corral.engine import (
     verdict,
 )
 from corral.engine.controller import with_finalizer
-from corral.engine.status import is_detail, is_on_its_way, status_differs
+from corral.engine.status import is_detail, is_on_its_way, is_work, status_differs
 from corral.kube.meta import Condition, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, Pod, PodSpec
 from corral.testing.toys import GOODBYE, Toy, ToyStatus, toy_controller
@@ -244,3 +244,8 @@ def test_only_how_far_things_are_may_be_told_later(new: ToyStatus, detail: bool)
 )
 def test_what_is_on_its_way(before: ToyStatus, new: ToyStatus, on_its_way: bool) -> None:
     assert is_on_its_way(msgspec.structs.replace(TOY, status=before), new) is on_its_way
+
+
+def test_work_under_way_is_told_by_the_pass_that_follows_it() -> None:
+    assert is_work(a_status(reason="Progressing"))
+    assert not is_work(a_status(reason="SourceMissing"))

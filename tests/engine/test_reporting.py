@@ -46,6 +46,11 @@ def a_server(*names: str) -> FakeApiServer:
     return server
 
 
+def patient(reconciler: ToyReconciler) -> Controller[Toy, ToySnapshot]:
+    """One worker; of a status nothing but the number of copies is decided by."""
+    return structs.replace(toy_controller().remembers(lambda status: status.copies), reconciler=reconciler, workers=1)
+
+
 class Slow(ToyReconciler):
     """Needs a second for each look. Toys that are called busy are looked at all the time."""
 
@@ -66,7 +71,7 @@ class Slow(ToyReconciler):
 async def test_words_about_what_is_on_its_way_come_after_the_work_for_others() -> None:
     server = a_server("ant", "bear", "cat")
     slow = Slow(server)
-    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=slow, workers=1))
+    operator = Operator(server, lambda: patient(slow))
     operator.start()
     await asyncio.sleep(20)
 
@@ -76,9 +81,26 @@ async def test_words_about_what_is_on_its_way_come_after_the_work_for_others() -
     server.stop_collecting()
 
 
+async def test_what_later_passes_decide_by_is_written_at_once() -> None:
+    server = a_server("ant", "bear", "cat")
+
+    class Counting(Slow):
+        def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> ToyStatus:
+            return ToyStatus.of(snapshot, outcome, copies=7)
+
+    counting = Counting(server)
+    operator = Operator(server, lambda: patient(counting))
+    operator.start()
+    await asyncio.sleep(20)
+
+    assert counting.told_before_look[:3] == [0, 1, 2]
+    await operator.stop()
+    server.stop_collecting()
+
+
 async def test_where_work_never_ends_people_are_told_all_the_same() -> None:
     server = a_server("ant", "busy-bee", "busy-bird")
-    operator = Operator(server, lambda: structs.replace(toy_controller(), reconciler=Slow(server), workers=1))
+    operator = Operator(server, lambda: patient(Slow(server)))
     operator.start()
     await asyncio.sleep(GIVES_WAY_S_MAX / 2)
     assert writes_of_status(server) == 0

@@ -91,6 +91,7 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     indexed: tuple[Index, ...] = ()
     sources: tuple[Source, ...] = ()
     finalizer_name: str = ""
+    remembered: Callable[[Any], object] | None = None
     workers: int = 4
     resync_s: float = 10 * 3600.0  # a safety net only; controller-runtime's default
     deadline_s: float = 120.0  # for one pass, from observe to report
@@ -178,6 +179,13 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     def finalizer(self, name: str) -> "Controller[K, S]":
         """Hold deletion back until a plan has the RemoveFinalizer action. The engine adds it, before anything else."""
         return msgspec.structs.replace(self, finalizer_name=name)
+
+    def remembers(self, what: Callable[[Any], object]) -> "Controller[K, S]":
+        """What of a status later passes decide by: that is written at once when it changes.
+
+        The rest of what is said of an object on its way may then wait until there is no more work for others.
+        """
+        return msgspec.structs.replace(self, remembered=what)
 
     def _with(self, watch: Watch) -> "Controller[K, S]":
         if any(w.kind is watch.kind and w.optional != watch.optional for w in self.watched):

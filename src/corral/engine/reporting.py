@@ -4,7 +4,8 @@
     how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, then
                                  thirty: a thousand pods are not a thousand writes, nor is a slow start
     that work is under way       by the pass that follows the work, which has something better to tell
-    what is on its way           when no key waits for work: of hundreds that are begun at once, words about the first
+    what later passes decide by  at once; a controller says what that is (`Controller.remembers`), and only then:
+    what else is on its way      when no key waits for work: of hundreds that are begun at once, words about the first
                                  would hold up the last
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
@@ -25,7 +26,16 @@ from corral.engine.failures import failure_of
 from corral.engine.queue import TIMER_S_MIN, Lane, WorkQueue
 from corral.engine.reconciler import Outcome
 from corral.engine.send import send
-from corral.engine.status import conditions, conditions_in, is_detail, is_on_its_way, is_ready, status_differs, verdict
+from corral.engine.status import (
+    conditions,
+    conditions_in,
+    is_detail,
+    is_on_its_way,
+    is_ready,
+    is_work,
+    status_differs,
+    verdict,
+)
 from corral.engine.store import Key
 from corral.kube.client import Client
 from corral.kube.crd import own_kinds
@@ -121,14 +131,24 @@ class Reporting:
         """Whether this pass writes it. If not, a later one does: the next, or one that is asked for here."""
         if key in self._unknown:
             return True
-        if is_followed or not status_differs(obj, status):
+        if not status_differs(obj, status):
+            return False
+        is_patient = self._controller.remembered is not None
+        if is_patient and self._is_decided_by(obj, status):
+            return True
+        if is_followed and (is_patient or is_work(status)):
             return False
         told = self._told.get(key)
         rest_s = told.at_s + told.rest_s - self._now_s() if told is not None and is_detail(obj, status) else 0.0
         if rest_s > TIMER_S_MIN:  # or the queue would ring at once, and so for ever
             self._queue.add(key, after_s=rest_s, reason="to tell details")
             return False
-        return not self._gives_way(key, obj, status)
+        return not (is_patient and self._gives_way(key, obj, status))
+
+    def _is_decided_by(self, obj: Object, status: msgspec.Struct) -> bool:
+        """Whether later passes would decide otherwise without what is new in it."""
+        remembered, before = self._controller.remembered, getattr(obj, "status", None)
+        return remembered is not None and (before is None or remembered(before) != remembered(status))
 
     def _gives_way(self, key: Key, obj: Object, status: msgspec.Struct) -> bool:
         """For so long at the most: where work never ends, people want to know all the same."""

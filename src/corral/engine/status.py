@@ -117,6 +117,12 @@ def is_ready(status: msgspec.Struct) -> bool:
     return any(condition.type == READY and condition.status == "True" for condition in found)
 
 
+def is_work(status: msgspec.Struct) -> bool:
+    """Whether it says only that work is under way: the pass that follows the work has something better to tell."""
+    found: tuple[Condition, ...] = getattr(status, "conditions", ())
+    return any(condition.type == READY and condition.reason == PROGRESSING for condition in found)
+
+
 def is_on_its_way(obj: Object, status: msgspec.Struct) -> bool:
     """Whether the object was not ready, is not, and nobody but us has to do anything about it."""
     found: tuple[Condition, ...] = getattr(status, "conditions", ())

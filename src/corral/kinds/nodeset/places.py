@@ -113,5 +113,5 @@ def _by_machine(snapshot: Snapshot, controller: Controller, live: Sequence[Worke
 def _hidden(machines: Iterable[str]) -> Iterable[Wait]:
     """`a.b` and `a-b` would have one worker between them."""
     for name in machines:
-        message = f"Kubernetes node {name} gets no worker: another node's worker has the name that it would have"
+        message = f"Kubernetes node {name} gets no worker: its worker would have the same name as that of another node"
         yield Wait(reason="NameTaken", message=message, stalled=True)

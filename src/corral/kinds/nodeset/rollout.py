@@ -54,7 +54,7 @@ def limits(update: Update, replicas: int) -> tuple[int, int]:
         missing = resolve_percentage(update.max_unavailable, replicas, round_up=False)
         surge = resolve_percentage(update.max_surge, replicas, round_up=True)
     except ValueError as error:
-        raise BadUpdate(f"spec.update: maxUnavailable and maxSurge are a number or a percentage: {error}") from None
+        raise BadUpdate(f"spec.update: maxUnavailable and maxSurge must be a number or a percentage: {error}") from None
     return (missing, surge) if missing > 0 or surge > 0 else (1, 0)
 
 
@@ -137,13 +137,13 @@ def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker])
     if update.paused:
         held = " (paused)"
     elif update.strategy == "OnDelete":
-        held = " (OnDelete: they are when they go)"
+        held = " (OnDelete: replaced when their pods are deleted)"
     elif window is not None and now < window.start:
-        held = f" (they are from {window.start:%Y-%m-%dT%H:%MZ} on)"
+        held = f" (replaced from {window.start:%Y-%m-%dT%H:%MZ} on)"
     elif window is not None and now >= window.end:
-        held = " (the time for it is over: set another spec.update.window.start)"
+        held = " (the window is over: set a new spec.update.window.start)"
     names = some([worker.name for worker in here])
-    message = f"{len(here)} of {len(staying)} workers are not yet replaced by what is asked for{held}: {names}"
+    message = f"{len(here)} of {len(staying)} workers are outdated{held}: {names}"
     is_over = window is not None and now >= window.end and not update.paused
     return Wait(reason="WorkersOutdated", message=message, stalled=is_over)
 
@@ -165,8 +165,8 @@ def _stopped(
     ages = [snapshot.now - at for w in absent if w.pod and (at := w.pod.metadata.creation_timestamp) is not None]
     left_s = STUCK_AFTER_S - max(ages, default=timedelta()).total_seconds()
     stuck = left_s <= 0
-    more = f" for more than {STUCK_AFTER_S:g} s; look at them, or take the change back" if stuck else ""
+    more = f", not up after {STUCK_AFTER_S:g} s: check their pods, or revert the change" if stuck else ""
     who = "workers" if missing else "new workers"
     names = some([*(worker.name for worker in absent), *missing])
-    message = f"the rollout waits for {who} that are not there{more}: {names}"
+    message = f"the rollout waits for {who} to come up ({names}){more}"
     return (Wait(reason="RolloutStopped", message=message, stalled=stuck),), None if stuck else left_s

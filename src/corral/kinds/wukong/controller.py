@@ -24,7 +24,7 @@ from corral.kinds.wukong.facts import PROJECTS, Snapshot
 from corral.kinds.wukong.farewell import FINALIZER
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.plan import later, plan
-from corral.kinds.wukong.report import report
+from corral.kinds.wukong.report import decided_by, report
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube.meta import Object
@@ -306,6 +306,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .indexes(DataVolume, BY_WUKONG, _label)
         .indexes(PersistentVolumeClaim, BY_WUKONG, _label)
         .finalizer(FINALIZER)
+        .remembers(decided_by)
     )
 
 

@@ -37,6 +37,8 @@ PROJECTS: Mapping[Kind, str] = {
     NetworkAttachmentDefinition: "Multus",
 }
 
+UNTOLD_PHASES: frozenset[Phase | None] = frozenset({None, "Pending", "Creating"})  # they are no news to anybody
+
 BY_PRINTABLE_STATUS: Mapping[str, Phase] = {
     "Running": "Running",
     "Stopping": "Running",

@@ -38,6 +38,7 @@ from corral.kinds.wukong.exposure import network_policy_of, service_of
 from corral.kinds.wukong.facts import (
     BY_PRINTABLE_STATUS,
     PROJECTS,
+    UNTOLD_PHASES,
     Snapshot,
     failed_disks,
     failed_move,
@@ -249,7 +250,7 @@ def _told(snapshot: Snapshot, whole: Plan) -> Plan:
     wukong = snapshot.object
     phase, known = phase_of(snapshot), wukong.status.stuck
     events: list[Action] = []
-    if phase != wukong.status.phase and phase not in ("Pending", "Creating"):
+    if phase != wukong.status.phase and phase not in UNTOLD_PHASES:
         failed = phase == "Error"
         message = _error_text(snapshot) if failed else f"the virtual machine is {phase.lower()}"
         kind: EventType = "Warning" if failed else "Normal"

@@ -12,7 +12,15 @@ from corral.kinds.wukong.addresses import told_address
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.disks import Disk, State
-from corral.kinds.wukong.facts import Snapshot, failed_move, missing_networks, own_name, phase_of, stuck_in
+from corral.kinds.wukong.facts import (
+    UNTOLD_PHASES,
+    Snapshot,
+    failed_move,
+    missing_networks,
+    own_name,
+    phase_of,
+    stuck_in,
+)
 from corral.kinds.wukong.growth import Growth, growth
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, mac_of, networks_of
 from corral.kinds.wukong.restore import left_out_text
@@ -65,6 +73,13 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongStatus:
             *as_scheduled(wukong, snapshot.scheduled),
         ),
     )
+
+
+def decided_by(status: WukongStatus) -> tuple[object, ...]:
+    """What later passes read again: without it an event would be told twice, a snapshot taken or set back twice."""
+    refused = tuple((volume.name, volume.error) for volume in status.volumes if volume.error)
+    phase = status.phase if status.phase not in UNTOLD_PHASES else None
+    return phase, status.stuck, status.failed_move, status.restored_from, status.last_snapshot_due, refused
 
 
 def _restored_from(snapshot: Snapshot) -> str:

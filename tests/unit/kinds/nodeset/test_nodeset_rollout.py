@@ -102,7 +102,7 @@ def test_new_ones_that_do_not_come_up_stop_it_and_are_named() -> None:
     assert calls(found) == []
     assert "RolloutStopped" in reasons(found)
     (stopped,) = [wait for wait in found.waits if wait.reason == "RolloutStopped"]
-    assert stopped.message == "the rollout waits for new workers that are not there: gpu-0"
+    assert stopped.message == "the rollout waits for new workers to come up (gpu-0)"
 
 
 def test_a_surge_makes_one_more_before_one_goes() -> None:

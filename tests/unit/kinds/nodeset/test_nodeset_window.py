@@ -114,7 +114,7 @@ def test_after_its_time_nobody_is_replaced_and_people_are_told_to_set_another() 
     decided = plan(snapshot_of(*outdated((), ()), opens_in=-2 * HOUR))
     assert decided.is_empty
     assert [(wait.reason, wait.stalled) for wait in decided.waits] == [("WorkersOutdated", True)]
-    assert "set another spec.update.window.start" in decided.waits[0].message
+    assert "set a new spec.update.window.start" in decided.waits[0].message
 
 
 @pytest.mark.parametrize("opens_in", [HOUR, timedelta(minutes=-5)])
