@@ -48,7 +48,8 @@ def a_server(*names: str) -> FakeApiServer:
 
 def patient(reconciler: ToyReconciler) -> Controller[Toy, ToySnapshot]:
     """One worker; of a status nothing but the number of copies is decided by."""
-    return structs.replace(toy_controller().remembers(lambda status: status.copies), reconciler=reconciler, workers=1)
+    controller = toy_controller().remembers(lambda status: status.copies, is_patient=True)
+    return structs.replace(controller, reconciler=reconciler, workers=1)
 
 
 class Slow(ToyReconciler):
@@ -94,6 +95,37 @@ async def test_what_later_passes_decide_by_is_written_at_once() -> None:
     await asyncio.sleep(20)
 
     assert counting.told_before_look[:3] == [0, 1, 2]
+    await operator.stop()
+    server.stop_collecting()
+
+
+class Again(ToyReconciler):
+    """Asks to be looked at again, or fails and is tried again; a look takes a moment."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.looks = 0
+        self._fails = fails
+
+    async def observe(self, key: Key, read: Reader) -> ToySnapshot | None:
+        await asyncio.sleep(0.01)
+        self.looks += 1
+        return await super().observe(key, read)
+
+    def plan(self, _snapshot: ToySnapshot, /) -> Plan:
+        if self._fails:
+            raise ValueError("a bug, or any problem that is tried again with backoff")
+        return Plan(waits=(Wait(reason="Waiting", message="for the rain"),), again_after_s=600.0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_keys_that_give_way_to_each_other_are_not_each_others_work(fails: bool) -> None:
+    server, again = a_server("ant", "bear", "cat"), Again(fails=fails)
+    operator = Operator(server, lambda: patient(again))
+    operator.start()
+    await asyncio.sleep(20)
+
+    assert again.looks < 60
+    assert writes_of_status(server) == 3
     await operator.stop()
     server.stop_collecting()
 

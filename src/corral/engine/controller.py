@@ -92,6 +92,7 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
     sources: tuple[Source, ...] = ()
     finalizer_name: str = ""
     remembered: Callable[[Any], object] | None = None
+    is_patient: bool = False
     workers: int = 4
     resync_s: float = 10 * 3600.0  # a safety net only; controller-runtime's default
     deadline_s: float = 120.0  # for one pass, from observe to report
@@ -180,12 +181,12 @@ class Controller(msgspec.Struct, Generic[K, S], frozen=True, kw_only=True):
         """Hold deletion back until a plan has the RemoveFinalizer action. The engine adds it, before anything else."""
         return msgspec.structs.replace(self, finalizer_name=name)
 
-    def remembers(self, what: Callable[[Any], object]) -> "Controller[K, S]":
+    def remembers(self, what: Callable[[Any], object], *, is_patient: bool = False) -> "Controller[K, S]":
         """What of a status later passes decide by: that is written at once when it changes.
 
-        The rest of what is said of an object on its way may then wait until there is no more work for others.
+        `is_patient`: the rest of what is said of an object on its way waits until there is no more work for others.
         """
-        return msgspec.structs.replace(self, remembered=what)
+        return msgspec.structs.replace(self, remembered=what, is_patient=is_patient)
 
     def _with(self, watch: Watch) -> "Controller[K, S]":
         if any(w.kind is watch.kind and w.optional != watch.optional for w in self.watched):

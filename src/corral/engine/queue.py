@@ -351,13 +351,17 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     def merged(self, new: "_Entry", now_s: float) -> "_Entry":
         """The earlier time and the more urgent lane. The reasons are those of the pass that will happen.
 
-        Often one of the two is all of that already: then it is returned as it is.
+        What is only to be told does not become urgent by what is due later, and that is asked for again by the pass:
+        else keys that give way to each other would be each other's work. Often one of the two is all of that already:
+        then it is returned as it is.
         """
         first, second = (self, new) if self.due_s <= new.due_s else (new, self)
-        missing = [r for r in second.reasons if r not in first.reasons] if second.due_s <= now_s else []
-        if first.lane <= second.lane and not missing:
+        is_later = second.due_s > now_s
+        missing = [] if is_later else [r for r in second.reasons if r not in first.reasons]
+        lane = first.lane if is_later and first.lane is Lane.TELLING else min(first.lane, second.lane)
+        if first.lane is lane and not missing:
             return first
-        return _Entry(min(self.lane, new.lane), first.due_s, (*first.reasons, *missing)[:REASONS_MAX])
+        return _Entry(lane, first.due_s, (*first.reasons, *missing)[:REASONS_MAX])
 
 
 class _Bucket:

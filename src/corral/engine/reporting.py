@@ -4,9 +4,9 @@
     how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, then
                                  thirty: a thousand pods are not a thousand writes, nor is a slow start
     that work is under way       by the pass that follows the work, which has something better to tell
-    what later passes decide by  at once; a controller says what that is (`Controller.remembers`), and only then:
-    what else is on its way      when no key waits for work: of hundreds that are begun at once, words about the first
-                                 would hold up the last
+    what later passes decide by  at once; a controller says what that is (`Controller.remembers`)
+    what else is on its way      where the controller is patient, when no key waits for work: of hundreds that are begun
+                                 at once, words about the first would hold up the last
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
 A write that fails is the pass's problem if it has no other. Of a pass that could not even observe, the conditions are
@@ -103,7 +103,7 @@ class Reporting:
     async def _tell(
         self, key: Key, obj: Object, status: msgspec.Struct, outcome: Outcome, *, is_followed: bool
     ) -> Outcome:
-        if not self._is_due(key, obj, status, is_followed=is_followed):
+        if not self._is_due(key, obj, status, outcome, is_followed=is_followed):
             return outcome
         self._unknown.add(key)
         try:
@@ -116,6 +116,7 @@ class Reporting:
             problem = outcome.problem or failure_of(error).problem
             return msgspec.structs.replace(outcome, problem=problem)
         self._unknown.discard(key)
+        self._gave_way_s.pop(key, None)
         is_how_far = is_detail(obj, status) and not is_ready(status)
         self._told[key] = _Told(self._now_s(), self._told.get(key, NEVER).details + 1 if is_how_far else 0)
         if answer is not None:
@@ -127,15 +128,16 @@ class Reporting:
         self._told.pop(key, None)
         self._gave_way_s.pop(key, None)
 
-    def _is_due(self, key: Key, obj: Object, status: msgspec.Struct, *, is_followed: bool) -> bool:
+    def _is_due(self, key: Key, obj: Object, status: msgspec.Struct, outcome: Outcome, *, is_followed: bool) -> bool:
         """Whether this pass writes it. If not, a later one does: the next, or one that is asked for here."""
         if key in self._unknown:
             return True
         if not status_differs(obj, status):
+            self._gave_way_s.pop(key, None)
             return False
-        is_patient = self._controller.remembered is not None
-        if is_patient and self._is_decided_by(obj, status):
+        if self._is_decided_by(obj, status):
             return True
+        is_patient = self._controller.is_patient and outcome.problem is None  # a retry keeps its own time
         if is_followed and (is_patient or is_work(status)):
             return False
         told = self._told.get(key)
@@ -148,7 +150,7 @@ class Reporting:
     def _is_decided_by(self, obj: Object, status: msgspec.Struct) -> bool:
         """Whether later passes would decide otherwise without what is new in it."""
         remembered, before = self._controller.remembered, getattr(obj, "status", None)
-        return remembered is not None and (before is None or remembered(before) != remembered(status))
+        return remembered is not None and before is not None and remembered(before) != remembered(status)
 
     def _gives_way(self, key: Key, obj: Object, status: msgspec.Struct) -> bool:
         """For so long at the most: where work never ends, people want to know all the same."""
@@ -157,7 +159,6 @@ class Reporting:
         if self._queue.has_work and is_on_its_way(obj, status) and now_s - since_s < GIVES_WAY_S_MAX:
             self._queue.add(key, lane=Lane.TELLING, reason="to tell how far it is")
             return True
-        del self._gave_way_s[key]
         return False
 
 

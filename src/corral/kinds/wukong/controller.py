@@ -306,7 +306,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .indexes(DataVolume, BY_WUKONG, _label)
         .indexes(PersistentVolumeClaim, BY_WUKONG, _label)
         .finalizer(FINALIZER)
-        .remembers(decided_by)
+        .remembers(decided_by, is_patient=True)
     )
 
 
