@@ -23,7 +23,9 @@ class Queue(RuleBasedStateMachine):
         super().__init__()
         self.now_s = 0.0
         self.queue: WorkQueue[str] = WorkQueue(now_s=lambda: self.now_s, random=Random(0))
-        self.waiting: dict[str, tuple[float, Lane]] = {}  # earliest due, most urgent lane
+        self.waiting: dict[
+            str, tuple[float, Lane]
+        ] = {}  # earliest due, most urgent lane; what is only to be told stays so until the other is due
         self.running: set[str] = set()
         self.again: dict[str, tuple[float, Lane]] = {}
         self.turns_in_a_row = 0
@@ -40,8 +42,10 @@ class Queue(RuleBasedStateMachine):
 
     def _expect(self, key: str, due_s: float, lane: Lane) -> None:
         asked = self.again if key in self.running else self.waiting
-        known_due_s, known_lane = asked.get(key, (due_s, lane))
-        asked[key] = (min(due_s, known_due_s), min(lane, known_lane))
+        known = asked.get(key, (due_s, lane))
+        (first_s, first_lane), (second_s, second_lane) = sorted((known, (due_s, lane)), key=lambda one: one[0])
+        stays = first_lane is Lane.TELLING and second_s > self.now_s
+        asked[key] = (first_s, first_lane if stays else min(first_lane, second_lane))
 
     @rule(key=keys)
     def forget(self, key: str) -> None:
