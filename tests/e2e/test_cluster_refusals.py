@@ -18,6 +18,7 @@ from corral.local.home import home_of
 from corral.testing.cluster import corral
 
 pytestmark = pytest.mark.cluster
+PAGE = 4096
 
 
 def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -135,10 +136,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> None:
+    """Half of what is free at a time: whoever asks for all of it while others write gets nothing, and for a moment the
+    disk is full and then empty again."""
     with (disk / "ballast").open("wb") as file:
         while free := shutil.disk_usage(disk).free:
             with contextlib.suppress(OSError):  # somebody else has taken of it meanwhile
-                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), max(free // 2, PAGE))
 
 
 @pytest.mark.parametrize("moment", ["Network ...", "Control plane ..."])
