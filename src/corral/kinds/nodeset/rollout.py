@@ -105,11 +105,18 @@ def rollout(
     stopped, again_after_s = _stopped(snapshot, new, missing, goes_on)
     go = {worker.name for worker in (*nothing_to_lose, *taken)}
     return Rollout(
-        remade=tuple(w for w in here if w.is_somebodys and not w.runs and not w.arrives and not w.jobs),
+        remade=tuple(w for w in here if w.is_somebodys and not _may_have_slurmd(w) and not w.jobs),
         replaced=tuple(worker for worker in movable if worker.name in go),
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
     )
+
+
+def _may_have_slurmd(worker: Worker) -> bool:
+    """By kubelet's word; or by Slurm's, where the record is of this pod's slurmd and kubelet is cut off."""
+    made = worker.pod.metadata.creation_timestamp if worker.pod is not None else None
+    at = worker.node.registered_at if worker.node is not None else None
+    return worker.runs or worker.arrives or (at is not None and made is not None and at >= made)
 
 
 def in_turn(candidates: Sequence[Worker], staying: Sequence[Worker], count: int, missing_max: int) -> list[Worker]:

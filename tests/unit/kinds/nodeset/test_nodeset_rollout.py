@@ -1,5 +1,7 @@
 """Which workers a rollout replaces, and how many at once."""
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from corral.kinds.nodeset.rollout import limits
 from corral.kinds.nodeset.spec import Update
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import PodCondition
-from tests.unit.kinds.nodeset.builders import OURS, SLURM, AWorker, a_nodeset, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, AWorker, a_nodeset, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made, reasons
 
 OLD = "0123456789"
@@ -95,6 +97,17 @@ def test_one_whose_slurmd_does_not_run_is_replaced_whatever_else_is_missing() ->
 def test_somebody_elses_drain_stays_in_slurm_while_a_pod_without_slurmd_is_made_anew() -> None:
     found = decided(old(a_worker(0, phase="Pending", state="DOWN+DRAIN", reason="disk")))
     assert (calls(found), deleted(found)) == ([], ["gpu-0"])
+
+
+def test_a_slurmd_that_has_registered_runs_whatever_a_kubelet_says_that_is_cut_off() -> None:
+    worker = old(a_worker(0, phase="Pending", state="IDLE+FAIL", reason="it will not last"))
+    assert worker.pod is not None
+    assert worker.node is not None
+    made = msgspec.structs.replace(worker.pod.metadata, creation_timestamp=NOW - timedelta(hours=2))
+    pod = msgspec.structs.replace(worker.pod, metadata=made)
+    for registered_at, gone in ((NOW - timedelta(hours=3), ["gpu-0"]), (NOW - timedelta(hours=1), [])):
+        node = msgspec.structs.replace(worker.node, registered_at=registered_at)
+        assert deleted(decided(msgspec.structs.replace(worker, pod=pod, node=node))) == gone
 
 
 def test_new_ones_that_do_not_come_up_stop_it_and_are_named() -> None:
