@@ -6,6 +6,7 @@ python -m bench --page           measure nothing; write the page again from benc
 python -m bench --smoke          small sizes and one run, to see that everything still runs; says nothing about speed
 
 A cluster named `bench` that is up already is used and left; otherwise one is started, and taken down at the end.
+Wukongs need one that is started here: each part of their figure begins with an empty cluster.
 """
 
 import argparse

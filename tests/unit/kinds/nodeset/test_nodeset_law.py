@@ -196,10 +196,18 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
             assert worker.jobs == ()
             assert not may_register(snapshot, worker)
             if action.reason == "PodOutdated":
+                assert not has_registered(worker)
                 continue  # its slurmd does not run, and the record stays with somebody's drain
             before = actions[number - 1]
             assert isinstance(before, Outside)
             assert before.call == Forget(node=action.target.name, spares_others=not is_deleted)
+
+
+def has_registered(worker: AWorker) -> bool:
+    """Whether its record is of its pod's slurmd, which then runs, whatever kubelet says."""
+    made = worker.pod.metadata.creation_timestamp if worker.pod is not None else None
+    at = worker.node.registered_at if worker.node is not None else None
+    return made is not None and at is not None and at >= made
 
 
 def assert_forced(snapshot: Snapshot, worker: AWorker, before: tuple[Action, ...]) -> None:
