@@ -46,7 +46,7 @@ from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.proof import extras_for, needs_proof
-from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.report import decided_by, report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster
 from corral.kinds.nodeset.snapshot import Snapshot, says_the_same
@@ -328,6 +328,7 @@ def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapsh
         .indexes(NodeSet, BY_MODE, mode_of)
         .indexes(RestApi, BY_CONTROLLER, controller_of)
         .finalizer(FINALIZER)
+        .remembers(decided_by)
         .also(reconciler.changes_in_slurm)
     )
 

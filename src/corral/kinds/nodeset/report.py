@@ -55,6 +55,11 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
     )
 
 
+def decided_by(status: NodeSetStatus) -> tuple[object, ...]:
+    """What later passes read again. Where workers are pinned is not here: it follows from their pods, one by one."""
+    return status.lost_drains, status.ordinals, status.reservation, status.external
+
+
 def _as_planned(outcome: Outcome) -> Outcome:
     """Without a refusal that the plan already explains: otherwise the status would alternate between the two."""
     known = {wait.reason for wait in outcome.plan.waits if wait.stalled}

@@ -26,3 +26,18 @@ async def test_when_its_slurmd_registers_while_the_loss_is_being_shown() -> None
         await asyncio.sleep(60)
 
         assert world.slurm.reasons["gpu-0"].startswith("bad DIMM")
+
+
+async def test_when_another_worker_was_missing_already_and_nothing_else_turns() -> None:
+    async with a_world(2) as world:
+        world.slurm.reasons["gpu-0"] = "bad DIMM"
+        world.slurm.changed()
+        await asyncio.sleep(600)
+        for lost in ("gpu-1", "gpu-0"):
+            del world.slurm.reasons[lost]
+            world.slurm.changed()
+            await asyncio.sleep(3)
+        world.slurm.register("gpu-0")
+        await asyncio.sleep(60)
+
+        assert world.slurm.reasons["gpu-0"].startswith("bad DIMM")
