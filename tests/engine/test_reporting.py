@@ -152,7 +152,7 @@ async def test_how_far_things_are_is_told_less_often_the_longer_it_takes() -> No
     operator = Operator(server, build)
     operator.start()
     told = []
-    for pause_s in (5, 10, 20, 30, 30, 30):
+    for pause_s in (5, 10, 20, 40, 60, 60):
         await asyncio.sleep(pause_s)
         told.append(writes_of_status(server))
     assert told == [1, 2, 3, 4, 5, 6]
@@ -160,13 +160,21 @@ async def test_how_far_things_are_is_told_less_often_the_longer_it_takes() -> No
     filling.reason = "AlmostThere"
     await asyncio.sleep(2)
     assert writes_of_status(server) == 7, "what turned is told at once"
+    await asyncio.sleep(57)
+    assert writes_of_status(server) == 7, "and how far it is, as slowly as before"
+    await asyncio.sleep(5)
+    assert writes_of_status(server) == 8
+
+    server.edit(Toy, "bear", "default", merge={"spec": {"greeting": "again"}})
+    await asyncio.sleep(2)
+    assert writes_of_status(server) == 9, "what is asked anew is told at once"
     await asyncio.sleep(11)
-    assert writes_of_status(server) == 8, "and from then on, how far it is, as at the beginning"
+    assert writes_of_status(server) == 10, "and from then on, how far it is, as at the beginning"
 
     filling.is_ready = True
     await asyncio.sleep(2)
-    assert writes_of_status(server) == 9
-    for told_of_one_that_is_ready in (10, 11, 12):
+    assert writes_of_status(server) == 11
+    for told_of_one_that_is_ready in (12, 13, 14):
         await asyncio.sleep(11)
         assert writes_of_status(server) == told_of_one_that_is_ready
     await operator.stop()

@@ -57,6 +57,8 @@ def differences(kind: type[Object], desired: Wire, observed: Wire) -> Difference
 
 
 def _compared(desired: Any, observed: Any, shape: Shape, path: str) -> Differences:
+    if desired == observed:
+        return {}
     if isinstance(desired, Mapping) and isinstance(observed, Mapping):
         found: Differences = {}
         for name, value in desired.items():
@@ -65,7 +67,7 @@ def _compared(desired: Any, observed: Any, shape: Shape, path: str) -> Differenc
         return found
     if isinstance(desired, list) and isinstance(observed, list):
         return _lists_compared(desired, observed, shape, path)
-    return {} if desired == observed else {path: observed}
+    return {path: observed}
 
 
 def _lists_compared(desired: list[Any], observed: list[Any], shape: Shape, path: str) -> Differences:

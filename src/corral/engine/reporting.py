@@ -1,8 +1,8 @@
 """The last step of a pass: what `report` says is written, if it says something new and now is the time to say it.
 
     what turned                  the generation, a condition, the reason of Ready: at once
-    how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, then
-                                 thirty: a thousand pods are not a thousand writes, nor is a slow start
+    how far things are           ten seconds after the last word; of what is not ready yet, then after twenty, forty,
+                                 then every minute: a thousand pods are not a thousand writes, nor is a slow start
     that work is under way       by the pass that follows the work, which has something better to tell
     what later passes decide by  at once; a controller says what that is (`Controller.remembers`)
     what else is on its way      where the controller is patient, when no key waits for work: of hundreds that are begun
@@ -29,6 +29,7 @@ from corral.engine.send import send
 from corral.engine.status import (
     conditions,
     conditions_in,
+    is_asked_anew,
     is_detail,
     is_on_its_way,
     is_ready,
@@ -42,7 +43,7 @@ from corral.kube.crd import own_kinds
 from corral.kube.errors import KubeError, NotFound
 from corral.kube.meta import Condition, Object
 
-DETAILS_TOLD_AFTER_S, DETAILS_TOLD_AFTER_S_MAX = 10.0, 30.0
+DETAILS_TOLD_AFTER_S, DETAILS_TOLD_AFTER_S_MAX = 10.0, 60.0
 GIVES_WAY_S_MAX = 30.0
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
@@ -51,12 +52,17 @@ UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
 
 class _Told(msgspec.Struct, frozen=True):
     at_s: float
-    details: int  # in a row, since something turned, of an object that is not ready
+    details: int  # since it was asked for, of an object that is not ready
 
     @property
     def rest_s(self) -> float:
         """Until details are told again."""
-        return min(DETAILS_TOLD_AFTER_S * (1 + self.details), DETAILS_TOLD_AFTER_S_MAX)
+        return min(DETAILS_TOLD_AFTER_S * 2.0**self.details, DETAILS_TOLD_AFTER_S_MAX)
+
+    def then(self, obj: Object, status: msgspec.Struct, now_s: float) -> "_Told":
+        if is_ready(status) or is_asked_anew(obj, status):
+            return _Told(now_s, 0)
+        return _Told(now_s, self.details + 1 if is_detail(obj, status) else self.details)
 
 
 NEVER = _Told(0.0, 0)
@@ -117,8 +123,7 @@ class Reporting:
             return msgspec.structs.replace(outcome, problem=problem)
         self._unknown.discard(key)
         self._gave_way_s.pop(key, None)
-        is_how_far = is_detail(obj, status) and not is_ready(status)
-        self._told[key] = _Told(self._now_s(), self._told.get(key, NEVER).details + 1 if is_how_far else 0)
+        self._told[key] = self._told.get(key, NEVER).then(obj, status, self._now_s())
         if answer is not None:
             self._barrier.wrote(key, answer)
         return outcome

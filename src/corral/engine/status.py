@@ -112,6 +112,12 @@ def _turning(status: msgspec.Struct) -> tuple[object, ...] | None:
     return getattr(status, "observed_generation", None), reason, states
 
 
+def is_asked_anew(obj: Object, status: msgspec.Struct) -> bool:
+    """Whether the new status is of another spec than the one that was told last."""
+    before = getattr(obj, "status", None)
+    return getattr(before, "observed_generation", None) != getattr(status, "observed_generation", None)
+
+
 def is_ready(status: msgspec.Struct) -> bool:
     found: tuple[Condition, ...] = getattr(status, "conditions", ())
     return any(condition.type == READY and condition.status == "True" for condition in found)

@@ -40,11 +40,11 @@ async def test_a_wukong_with_two_disks_and_two_networks_comes_to_run() -> None:
 
 
 async def test_the_machine_is_made_only_when_networks_and_disks_are_there_and_progress_is_told_meanwhile() -> None:
-    world = World(pace_s=10)  # an import takes its time
+    world = World(pace_s=90)  # an import takes its time
     await world.begin(a_wukong(LARGE))
     seen: list[tuple[str | None, str, bool]] = []
     for _ in range(80):
-        await asyncio.sleep(5)
+        await asyncio.sleep(45)
         status = (await world.wukong()).status
         seen.append((status.phase, status.volumes[0].progress, bool(world.names(VirtualMachine))))
 
