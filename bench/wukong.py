@@ -136,10 +136,11 @@ def measure(settings: Settings) -> Iterator[dict[str, Run]]:
     count = settings.sizes.wukongs
     for _ in range(settings.sizes.runs):
         with room(settings), standin(settings):
-            posted_s = asyncio.run(posted(settings, WHERE, count))
+            asyncio.run(people_ask(settings, count))
+            posted_s = asyncio.run(posted(settings, WHERE))
         with room(settings), standin(settings):
             asyncio.run(people_ask(settings, count))
-            asked_s = asyncio.run(asked_alike(settings, WHERE, count))
+            asked_s = asyncio.run(asked_alike(settings, WHERE))
         with room(settings) as kubectl:
             half, _ = lived(settings, kubectl, count // 2, rests_s=0.0)
         with room(settings) as kubectl:
@@ -201,15 +202,12 @@ async def with_class(settings: Settings) -> None:
 
 async def people_ask(settings: Settings, count: int) -> None:
     async with our_client(settings) as client:
-        plain = [
-            msgspec.structs.replace(w, metadata=ObjectMeta(name=w.metadata.name, namespace=WHERE))
-            for w in (a_wukong(number, WHERE) for number in range(count))
-        ]
+        wukongs = [a_wukong(number, WHERE) for number in range(count)]
 
         async def make(wukong: Wukong) -> None:
             await client.create(wukong, field_manager="bench-person")
 
-        await at_once(plain, make, workers=AT_ONCE)
+        await at_once(wukongs, make, workers=AT_ONCE)
 
 
 def machines_made(running: Operator, count: int) -> float:

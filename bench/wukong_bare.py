@@ -4,8 +4,8 @@
                    disks posted
     posted         only the children, each by a POST
 
-Both go 16 Wukongs at a time beside the same stand-in. Like Corral they make a machine when a watch has told that its
-disk awaits it, so that the stand-in's own time is in all of them.
+The Wukongs are there. Both go 16 at a time beside the same stand-in. Like Corral they make a machine when a watch has
+told that its disk awaits it, so that the stand-in's own time is in all of them.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ import aiohttp
 import msgspec
 
 from bench.process import MeasurementFailed, Settings
-from bench.server import bare_request, bare_session
+from bench.server import bare_request, bare_session, our_client
+from corral.engine import Apply, children
 from corral.engine.differences import wire
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.cloudinit import cloud_init_secret
@@ -27,6 +28,7 @@ from corral.kinds.wukong.farewell import FINALIZER
 from corral.kinds.wukong.machine import virtual_machine
 from corral.kinds.wukong.networks import own_attachments
 from corral.kinds.wukong.spec import Wukong, WukongSpec
+from corral.kube.client import Selector
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.kube.requests import APPLY_PATCH, MERGE_PATCH
@@ -51,16 +53,20 @@ SPEC = msgspec.convert(
 
 
 def a_wukong(number: int, where: str) -> Wukong:
-    return Wukong(metadata=ObjectMeta(name=f"vm-{number}", namespace=where, uid=f"bench-{number}"), spec=SPEC)
+    return Wukong(metadata=ObjectMeta(name=f"vm-{number}", namespace=where), spec=SPEC)
 
 
 def children_of(wukong: Wukong) -> list[Object]:
-    """The same objects that Corral makes, in the same order, without owners."""
+    """The same objects that Corral makes, with owner and marks, in the same order."""
     disks = disks_of(wukong, {}, {}, ())
-    made = [*own_attachments(wukong), cloud_init_secret(wukong, {}), *(new_object(wukong, disk) for disk in disks)]
-    placed = [*made, virtual_machine(wukong, disks, None, None)]
-    where = wukong.metadata.namespace
-    return [msgspec.structs.replace(o, metadata=msgspec.structs.replace(o.metadata, namespace=where)) for o in placed]
+    owned = [cloud_init_secret(wukong, {}), *own_attachments(wukong), virtual_machine(wukong, disks, None, None)]
+    first, *others = [action.object for action in children(wukong, owned, ()).actions if isinstance(action, Apply)]
+    return [first, *(_placed(new_object(wukong, disk), wukong) for disk in disks), *others]
+
+
+def _placed(obj: Object, wukong: Wukong) -> Object:
+    meta = msgspec.structs.replace(obj.metadata, namespace=wukong.metadata.namespace)
+    return msgspec.structs.replace(obj, metadata=meta)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,19 +76,24 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-async def posted(settings: Settings, where: str, count: int) -> float:
-    return await _made(settings, where, [[_post(o, where) for o in children] for children in _families(where, count)])
+async def posted(settings: Settings, where: str) -> float:
+    families = [children_of(wukong) for wukong in await _asked_for(settings, where)]
+    return await _made(settings, where, families, [[_post(o, where) for o in family] for family in families])
 
 
-async def asked_alike(settings: Settings, where: str, count: int) -> float:
-    """The Wukongs are there."""
-    families = enumerate(_families(where, count))
-    asked = [[_finalizer(number, where), *(_as_corral(o, where) for o in children)] for number, children in families]
-    return await _made(settings, where, asked)
+async def asked_alike(settings: Settings, where: str) -> float:
+    wukongs = await _asked_for(settings, where)
+    families = [children_of(wukong) for wukong in wukongs]
+    asked = [
+        [_finalizer(wukong), *(_as_corral(o, where) for o in family)]
+        for wukong, family in zip(wukongs, families, strict=True)
+    ]
+    return await _made(settings, where, families, asked)
 
 
-def _families(where: str, count: int) -> list[list[Object]]:
-    return [children_of(a_wukong(number, where)) for number in range(count)]
+async def _asked_for(settings: Settings, where: str) -> tuple[Wukong, ...]:
+    async with our_client(settings) as client:
+        return tuple((await client.list(Wukong, Selector(namespace=where))).items)
 
 
 def _post(obj: Object, where: str) -> Request:
@@ -97,9 +108,9 @@ def _as_corral(obj: Object, where: str) -> Request:
     return Request(method="PATCH", path=path, content_type=APPLY_PATCH, body=_body(obj))
 
 
-def _finalizer(number: int, where: str) -> Request:
+def _finalizer(wukong: Wukong) -> Request:
     body = json.dumps({"metadata": {"finalizers": [FINALIZER]}}).encode()
-    path = Wukong.resource.path(where, a_wukong(number, where).metadata.name)
+    path = Wukong.resource.path(wukong.metadata.namespace, wukong.metadata.name)
     return Request(method="PATCH", path=path, content_type=MERGE_PATCH, body=body)
 
 
@@ -107,9 +118,11 @@ def _body(obj: Object) -> bytes:
     return json.dumps(wire(obj)).encode()
 
 
-async def _made(settings: Settings, where: str, families: Sequence[Sequence[Request]]) -> float:
+async def _made(
+    settings: Settings, where: str, families: Sequence[Sequence[Object]], asked: Sequence[Sequence[Request]]
+) -> float:
     """Seconds until the last machine, which is the last request of each, was made."""
-    disks = [disk_of(number, where) for number in range(len(families))]
+    disks = [next(o.metadata.name for o in family if isinstance(o, DataVolume)) for family in families]
     awaits = {disk: asyncio.Event() for disk in disks}
     gate = asyncio.Semaphore(AT_ONCE)
     async with bare_session(settings, connections=AT_ONCE + 1) as session, watch(session, where) as lines:
@@ -127,7 +140,7 @@ async def _made(settings: Settings, where: str, families: Sequence[Sequence[Requ
 
         async def all_made() -> float:
             began_s = time.monotonic()
-            await asyncio.gather(*(make(requests, disk) for requests, disk in zip(families, disks, strict=True)))
+            await asyncio.gather(*(make(requests, disk) for requests, disk in zip(asked, disks, strict=True)))
             return time.monotonic() - began_s
 
         making = asyncio.create_task(all_made())
@@ -136,12 +149,6 @@ async def _made(settings: Settings, where: str, families: Sequence[Sequence[Requ
             raise MeasurementFailed(f"nobody tells any more which disks await their machines: {listening.exception()}")
         listening.cancel()
         return making.result()
-
-
-def disk_of(number: int, where: str) -> str:
-    """The one that a DataVolume fills."""
-    children = children_of(a_wukong(number, where))
-    return next(o.metadata.name for o in children if isinstance(o, DataVolume))
 
 
 class Told(msgspec.Struct):
