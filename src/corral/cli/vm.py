@@ -138,7 +138,7 @@ async def machine_called(client: Client, namespace: str, name: str) -> Machine:
         raise Failure(f"there is no Wukong {namespace}/{name}")
     if not await client.served(VirtualMachine.resource):
         missing = VirtualMachine.resource.plural_and_group
-        raise Failure(f"this cluster does not have {missing}: Wukong {namespace}/{name} waits for KubeVirt; install it")
+        raise Failure(f"the cluster does not serve {missing}: Wukong {namespace}/{name} waits for KubeVirt; install it")
     called = names.machine_name(name)
     machine = await _found(client, VirtualMachine, called, namespace)
     if machine is not None and not is_controlled_by(machine, wukong):

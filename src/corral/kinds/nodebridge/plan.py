@@ -85,7 +85,7 @@ def plan(snapshot: Snapshot) -> Plan:
         return NOTHING
     if not snapshot.is_served and not snapshot.is_leaving:
         missing = NodeNetworkConfigurationPolicy.resource.plural_and_group
-        message = f"this cluster does not have {missing}: install NMState; the work goes on by itself then"
+        message = f"this cluster does not serve {missing}: install NMState; Corral continues by itself after that"
         return _wait("NMStateMissing", message, stalled=True)
     every = tuple(changes(snapshot))
     if snapshot.is_leaving and not every:

@@ -161,7 +161,7 @@ def _rivals(snapshot: Snapshot) -> Iterable[Wait]:
         holder = leased.get(address)
         if others:
             message = (
-                f"network {network.name}: {address} belongs to Wukong {others[0].metadata.name}; write another one"
+                f"network {network.name}: {address} belongs to Wukong {others[0].metadata.name}; choose another address"
             )
             yield Wait(reason="AddressTaken", message=message, stalled=True)
         elif holder is not None:

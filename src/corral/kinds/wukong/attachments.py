@@ -54,7 +54,7 @@ def _handed_over(attachment: NetworkAttachmentDefinition, heirs: Sequence[Wukong
         "ownerReferences": [msgspec.to_builtins(controller_reference(heir))],
         "labels": {names.WUKONG_LABEL: heir.metadata.name},
     }
-    message = f"Wukong {heir.metadata.name} uses the network too, and takes it over"
+    message = f"Wukong {heir.metadata.name} uses the network too, and becomes its owner"
     return Patch(target=target_of(attachment), merge={"metadata": metadata}, reason="NetworkShared", message=message)
 
 

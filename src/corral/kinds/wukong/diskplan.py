@@ -64,9 +64,9 @@ def _going(snapshot: Snapshot, disk: Disk) -> Wait:
     said = f"disk {disk.config.name}: {ref(there)} is being deleted{held_by(there)}"
     is_used = snapshot.own_instance is not None and disk.name in snapshot.volumes_in_use
     if is_used and there.metadata.finalizers:
-        message = f"{said}; what is on it is lost when the machine stops, so copy it before; then it is made again"
+        message = f"{said}; its data is lost when the machine stops, so copy it first; a new disk is made after that"
         return Wait(reason="DiskBeingDeleted", message=message, stalled=True)
-    return Wait(reason="DiskBeingDeleted", message=f"{said}; it is made again when it is gone")
+    return Wait(reason="DiskBeingDeleted", message=f"{said}; a new one is made when it is gone")
 
 
 def _orphaned(snapshot: Snapshot, disk: Disk) -> Wait:
@@ -78,7 +78,7 @@ def _orphaned(snapshot: Snapshot, disk: Disk) -> Wait:
     )
     message = (
         f"disk {disk.config.name}: the DataVolume of claim {claim.name} is gone, so Kubernetes deletes the claim too, "
-        f"with what is on it; to keep it: {keep}"
+        f"with its data; to keep it: {keep}"
     )
     return Wait(reason="DiskOrphaned", message=message, stalled=DataVolume in snapshot.absent)
 
@@ -107,7 +107,7 @@ def _is_set_back(snapshot: Snapshot, disk: Disk) -> bool:
 
 def _made_way(obj: Object, snapshot: str) -> Plan:
     """A claim of CDI's goes with its DataVolume."""
-    message = f"it comes back as WukongSnapshot {snapshot} has it"
+    message = f"it is made again from WukongSnapshot {snapshot}"
     return Plan(actions=(Delete(target=target(obj), reason="DiskSetBack", message=message),))
 
 
@@ -128,11 +128,11 @@ def _filling(disk: Disk) -> Wait:
     if phase == UPLOAD_READY:
         where = _there(disk).metadata
         upload = f"virtctl image-upload dv {where.name} --namespace {where.namespace} --no-create --image-path FILE"
-        message = f"disk {disk.config.name}: CDI waits for a person to upload what is to be on it: {upload}"
+        message = f"disk {disk.config.name}: waiting for its image to be uploaded: {upload}"
         return Wait(reason="UploadAwaited", message=message, stalled=True)
     far = f", {disk.progress}" if disk.progress else ""
     trouble = f" ({disk.trouble})" if disk.trouble else ""
-    return Wait(reason="DiskFilling", message=f"disk {disk.config.name}: {phase or 'not begun'}{far}{trouble}")
+    return Wait(reason="DiskFilling", message=f"disk {disk.config.name}: {phase or 'not started'}{far}{trouble}")
 
 
 def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
@@ -154,7 +154,7 @@ def _marked(snapshot: Snapshot, disk: Disk) -> Plan:
         metadata = {"annotations": marks} if marks else {}
         metadata |= {"labels": {names.DISK_LABEL: disk.config.name}} if is_unnamed else {}
         if metadata:
-            message = "which disk it is, whether it outlives the Wukong, and whether it is from a snapshot"
+            message = "labels that say which disk it is, whether it is kept, and which snapshot it is from"
             patch = Patch(target=target(obj), merge={"metadata": metadata}, reason="DiskMarked", message=message)
             actions.append(patch)
     return Plan(actions=tuple(actions))

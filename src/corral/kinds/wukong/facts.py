@@ -42,7 +42,7 @@ UNTOLD_PHASES: frozenset[Phase | None] = frozenset({None, "Pending", "Creating"}
 BY_PRINTABLE_STATUS: Mapping[str, Phase] = {
     "Running": "Running",
     "Stopping": "Running",
-    "Terminating": "Running",  # someone deletes it; it is made again when it is gone
+    "Terminating": "Running",  # someone deletes it; a new one is made when it is gone
     "Paused": "Paused",
     "Migrating": "Migrating",
     "Stopped": "Stopped",
@@ -202,7 +202,8 @@ def failed_move(snapshot: Snapshot) -> str:
         return ""
     begun = f" (begun {moving.start_timestamp:%Y-%m-%dT%H:%M:%SZ})" if moving.start_timestamp else ""
     why = moving.failure_reason or "KubeVirt does not say why"
-    return f"its move from {moving.source_node or 'its node'} to {moving.target_node or 'another'}{begun} failed: {why}"
+    where = f"from {moving.source_node or 'its node'} to {moving.target_node or 'another'}"
+    return f"migration {where}{begun} failed: {why}"
 
 
 def is_meant_to_run(wukong: Wukong) -> bool:

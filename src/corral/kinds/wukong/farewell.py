@@ -20,10 +20,10 @@ def farewell(snapshot: Snapshot) -> Plan:
     if FINALIZER not in wukong.metadata.finalizers:
         return NOTHING
     stages = (
-        ([snapshot.own_machine] if snapshot.own_machine else [], "the virtual machine is to end"),
+        ([snapshot.own_machine] if snapshot.own_machine else [], "the Wukong is being deleted"),
         # KubeVirt ends it before its machine is gone; one that is left was let loose (`--cascade=orphan`).
         ([snapshot.own_instance] if snapshot.own_instance else [], "its virtual machine is gone"),
-        (_disks_to_delete(snapshot), "the disk is not to be kept"),
+        (_disks_to_delete(snapshot), "the disk is not kept when its Wukong is deleted"),
     )
     for there, why in stages:
         if there:

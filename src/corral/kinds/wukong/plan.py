@@ -115,7 +115,7 @@ def _absent(snapshot: Snapshot) -> Plan:
 
 def _lacks(kind: type[Object]) -> Wait:
     project, name = PROJECTS[kind], kind.resource.plural_and_group
-    message = f"this cluster does not have {name}: install {project}; the work goes on by itself then"
+    message = f"this cluster does not serve {name}: install {project}; Corral continues by itself after that"
     return Wait(reason=f"{project}Missing", message=message, stalled=True)
 
 
@@ -209,14 +209,13 @@ def _not_yet(snapshot: Snapshot) -> Plan:
     if BY_PRINTABLE_STATUS.get(status) == "Error":
         return Plan(waits=(Wait(reason=_word(status), message=f"VirtualMachine is {status}{_why(machine)}"),))
     if strategy == "Halted":
-        return (
-            NOTHING if status == "Stopped" else _waits("MachineStopping", f"VirtualMachine is {status}; it is to stop")
-        )
+        message = f"VirtualMachine is {status}; waiting for it to stop"
+        return NOTHING if status == "Stopped" else _waits("MachineStopping", message)
     if status in ("Running", "Migrating"):
         ready = machine.status.ready
         return NOTHING if ready else _waits("MachineNotReady", f"VirtualMachine is {status}, not ready{_why(machine)}")
     if status == "Paused":
-        return _waits("MachinePaused", "VirtualMachine is paused; `corral vm unpause` lets it go on")
+        return _waits("MachinePaused", "VirtualMachine is paused; `corral vm unpause` resumes it")
     if strategy == "Always" or status != "Stopped":
         return _waits("MachineStarting", f"VirtualMachine is {status}{_why(machine)}")
     return NOTHING
@@ -242,7 +241,7 @@ def _error_text(snapshot: Snapshot) -> str:
     machine = snapshot.own_machine
     if machine is not None and BY_PRINTABLE_STATUS.get(machine.status.printable_status) == "Error":
         return f"VirtualMachine is {machine.status.printable_status}{_why(machine)}"
-    return f"the virtual machine cannot start: failed is disk {', '.join(failed_disks(snapshot))}"
+    return f"the virtual machine cannot start: failed disks: {', '.join(failed_disks(snapshot))}"
 
 
 def _told(snapshot: Snapshot, whole: Plan) -> Plan:
@@ -257,7 +256,7 @@ def _told(snapshot: Snapshot, whole: Plan) -> Plan:
         events.append(EmitEvent(regarding=target(wukong), reason=phase, message=message, type=kind))
     failure = failed_move(snapshot)
     if failure and failure != wukong.status.failed_move:
-        message = f"the virtual machine stays where it is: {failure}"
+        message = f"the virtual machine stays on its node: {failure}"
         events.append(EmitEvent(regarding=target(wukong), reason="MoveFailed", message=message, type="Warning"))
     events += [
         EmitEvent(regarding=target(wukong), reason=stuck.reason, message=stuck.message, type="Warning")

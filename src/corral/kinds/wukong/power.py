@@ -78,34 +78,34 @@ class Machine(msgspec.Struct, frozen=True):
 
 def start(it: Machine) -> Decision:
     if it.runs:
-        return Decision(f"{it.name} runs already")
+        return Decision(f"{it.name} is already running")
     if it.strategy == "Halted":
-        return _edited(it, "is to run", Edit(resumed(it.wukong)))
+        return _edited(it, "is set to run", Edit(resumed(it.wukong)))
     if it.strategy not in BY_HAND:
         if it.strategy == "Once" and it.instance is not None:
-            raise CannotDo(f"{it.name} ran once, as its runStrategy says; for a second time choose another runStrategy")
-        return Decision(f"{it.name} is to run already; `corral explain wukong` says what it waits for")
+            raise CannotDo(f"{it.name} has run once, as its runStrategy asks; choose another to run it again")
+        return Decision(f"{it.name} is already set to run; `corral explain wukong` shows what it waits for")
     if not it.has_machine:
-        raise CannotDo(f"{it.name} has no VirtualMachine yet; `corral explain wukong` says what it waits for")
+        raise CannotDo(f"{it.name} has no VirtualMachine yet; `corral explain wukong` shows what it waits for")
     return Decision(f"{it.name} is started", (Act(MACHINES, "start"),))
 
 
 def stop(it: Machine, *, force: bool = False) -> Decision:
     at_once = (Act(MACHINES, "stop", {"gracePeriod": 0}),) if force and it.runs else ()
     if it.strategy == "Halted":
-        what = "is cut off" if at_once else "is to be stopped already"
+        what = "is cut off" if at_once else "is already set to stop"
         return Decision(f"{it.name} {what}", at_once)
     if it.strategy != "Manual":
-        return _edited(it, "is to stop", Edit(halted(it.wukong)), *at_once)
+        return _edited(it, "is set to stop", Edit(halted(it.wukong)), *at_once)
     if not it.runs:
         return Decision(f"{it.name} does not run")
-    return Decision(f"{it.name} is to stop", at_once or (Act(MACHINES, "stop"),))
+    return Decision(f"{it.name} is being stopped", at_once or (Act(MACHINES, "stop"),))
 
 
 def restart(it: Machine, *, force: bool = False, soft: bool = False) -> Decision:
     _need_running(it)
     if it.strategy == "Halted":
-        raise CannotDo(f"{it.name} is being stopped; start it when it has")
+        raise CannotDo(f"{it.name} is being stopped; start it again when it has stopped")
     if soft:
         return Decision(f"the guest of {it.name} is asked to restart", (Act(INSTANCES, "softreboot"),))
     options = {"gracePeriodSeconds": 0} if force else {}
@@ -114,29 +114,28 @@ def restart(it: Machine, *, force: bool = False, soft: bool = False) -> Decision
 
 def pause(it: Machine) -> Decision:
     if holds(_need_running(it).status.conditions, "Paused"):
-        return Decision(f"{it.name} is paused already")
+        return Decision(f"{it.name} is already paused")
     return Decision(f"{it.name} is paused", (Act(INSTANCES, "pause"),))
 
 
 def unpause(it: Machine) -> Decision:
     if not holds(_need_running(it).status.conditions, "Paused"):
         return Decision(f"{it.name} is not paused")
-    return Decision(f"{it.name} goes on", (Act(INSTANCES, "unpause"),))
+    return Decision(f"{it.name} continues", (Act(INSTANCES, "unpause"),))
 
 
 def migrate(it: Machine, *, node: str = "") -> Decision:
     instance = _need_running(it)
     here, moving = instance.status.node_name, instance.status.migration_state
     if moving is not None and not moving.completed:
-        return Decision(f"{it.name} moves already, from {moving.source_node} to {moving.target_node or 'another node'}")
+        to = moving.target_node or "another node"
+        return Decision(f"{it.name} is already migrating from {moving.source_node} to {to}")
     if node and node == here:
         return Decision(f"{it.name} is on {node} already")
     may = condition_of(instance.status.conditions, "LiveMigratable")
     if may is not None and may.status == "False":
-        raise CannotDo(
-            f"{it.name} cannot move while it runs: {may.message or may.reason or 'KubeVirt does not say why'}"
-        )
-    return Decision(f"{it.name} moves from {here} to {node or 'another node'}", (Move(node),))
+        raise CannotDo(f"{it.name} cannot be migrated live: {may.message or may.reason or 'KubeVirt does not say why'}")
+    return Decision(f"{it.name} migrates from {here} to {node or 'another node'}", (Move(node),))
 
 
 def halted(wukong: Wukong) -> Mapping[str, Any]:
@@ -165,7 +164,7 @@ def _strategy(strategy: str | None, *, remembered: str | None) -> Mapping[str, A
 def _edited(it: Machine, what: str, *steps: Step) -> Decision:
     """Of a suspended Wukong the spec would change, and nothing would come of it."""
     if it.wukong.spec.suspend:
-        raise CannotDo(f"{it.name} is suspended: what its spec says is not done until spec.suspend is taken out")
+        raise CannotDo(f"{it.name} is suspended; remove spec.suspend first")
     return Decision(f"{it.name} {what}", steps)
 
 

@@ -155,7 +155,7 @@ def _in_place(
     needed = VirtualMachineRestore if is_whole else DataVolume
     if needed in absent:
         missing, brings = needed.resource.plural_and_group, "KubeVirt with snapshots" if is_whole else "CDI"
-        return _impossible("SnapshotsMissing", f"this cluster does not have {missing}: install {brings}")
+        return _impossible("SnapshotsMissing", f"this cluster does not serve {missing}: install {brings}")
     if restore is not None:
         return _under_way(restore, name)
     message = f"the machine stops before its disks are set back to WukongSnapshot {name}"
@@ -172,7 +172,7 @@ def _under_way(restore: VirtualMachineRestore, name: str) -> Restoring:
     failed = condition_of(restore.status.conditions, "Failure")
     if failed is not None and failed.status == "True":
         why = failed.message or failed.reason or "KubeVirt does not say why"
-        message = f"disks could not be set back to WukongSnapshot {name}: {why}; take restoreFromSnapshot out to go on"
+        message = f"disks could not be set back to WukongSnapshot {name}: {why}; remove restoreFromSnapshot to continue"
         return Restoring(stage=Stage.UNDER_WAY, reason="RestoreFailed", message=message)
     message = f"KubeVirt sets the disks back to WukongSnapshot {name}"
     return Restoring(stage=Stage.UNDER_WAY, reason="Restoring", message=message)

@@ -38,7 +38,7 @@ def scheduled(
     ours = sorted(taken, key=due_time)
     upcoming = cron.next_after(now)
     if upcoming is None:
-        message = f"snapshotPolicy.schedule: {policy.schedule!r} is a day that never comes"
+        message = f"snapshotPolicy.schedule: {policy.schedule!r} never occurs"
         return Plan(waits=(Wait(reason="BadSchedule", message=message, stalled=True),))
     since = last_due(wukong, ours) if can_begin and not any(map(_is_under_way, ours)) else None
     due = cron.latest(since, now) if since is not None else None
@@ -97,7 +97,7 @@ def _next_expiry(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: dateti
 
 
 def _delete(old: WukongSnapshot) -> Delete:
-    return Delete(target=target(old), reason="SnapshotOutdated", message="snapshotPolicy keeps newer ones")
+    return Delete(target=target(old), reason="SnapshotOutdated", message="snapshotPolicy keeps only newer ones")
 
 
 def _snapshot(wukong: Wukong, due: datetime) -> WukongSnapshot:
@@ -119,10 +119,10 @@ def as_scheduled(wukong: Wukong, taken: Iterable[WukongSnapshot]) -> Iterator[Co
     ours = sorted(taken, key=due_time)
     newest = next((snapshot for snapshot in reversed(ours) if is_over(snapshot)), None)
     waiting = next((snapshot for snapshot in ours if _is_under_way(snapshot) and is_stalled(snapshot)), None)
-    status, reason, message = "Unknown", "NoneYet", "no snapshot was taken by snapshotPolicy yet"
+    status, reason, message = "Unknown", "NoneYet", "snapshotPolicy has not taken a snapshot yet"
     if waiting is not None:
         status, reason = "False", "SnapshotStalled"
-        message = f"no other is begun before WukongSnapshot {waiting.metadata.name} is taken; it says what it waits for"
+        message = f"waiting until WukongSnapshot {waiting.metadata.name} is taken; its status shows what it waits for"
     elif newest is not None and newest.status.phase == "Failed":
         status, reason = "False", "SnapshotFailed"
         message = f"WukongSnapshot {newest.metadata.name} failed: {newest.status.error}"

@@ -45,7 +45,7 @@ def plan(snapshot: Snapshot) -> Plan:
     if needed_kind(asked) in snapshot.absent:
         missing = needed_kind(asked).resource.plural_and_group
         brings = "CSI snapshots" if is_of_disks(asked) else "KubeVirt with snapshots"
-        message = f"this cluster does not have {missing}: install {brings}; the work goes on then"
+        message = f"this cluster does not serve {missing}: install {brings}; Corral continues after that"
         return _wait("SnapshotsMissing", message, stalled=True)
     so_far = progress(snapshot)
     if not so_far.begun:

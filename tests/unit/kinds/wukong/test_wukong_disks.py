@@ -124,7 +124,7 @@ async def test_a_disk_that_fails_is_told_in_cdis_words_and_does_not_stop_the_oth
     assert (await world.claim("vm-data")).status.phase == "Bound"
     assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
     assert len(world.events("DiskFailed")) == 1
-    assert world.events("Error") == ["the virtual machine cannot start: failed is disk root"]
+    assert world.events("Error") == ["the virtual machine cannot start: failed disks: root"]
 
     world.standin.volumes.failing.clear()
     await world.delete(DataVolume, "vm-root")

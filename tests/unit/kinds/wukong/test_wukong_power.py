@@ -47,12 +47,12 @@ async def with_strategy(strategy: str) -> PowerWorld:
 async def test_a_machine_stops_and_a_start_brings_its_strategy_back(strategy: str) -> None:
     world = await with_strategy(strategy)
     before = (await world.wukong()).spec
-    assert await world.say(power.stop) == "Wukong lab/vm is to stop"
+    assert await world.say(power.stop) == "Wukong lab/vm is set to stop"
     assert await world.phase() == "Stopped"
     assert await world.condition("Ready") == ("True", "AsDesired")
-    assert await world.say(power.stop) == "Wukong lab/vm is to be stopped already"
+    assert await world.say(power.stop) == "Wukong lab/vm is already set to stop"
 
-    assert await world.say(power.start) == "Wukong lab/vm is to run"
+    assert await world.say(power.start) == "Wukong lab/vm is set to run"
     assert await world.phase() == "Running"
     assert (await world.wukong()).spec == before
     assert world.events("Drifted") == []
@@ -61,7 +61,7 @@ async def test_a_machine_stops_and_a_start_brings_its_strategy_back(strategy: st
 async def test_an_edit_that_comes_too_late_is_decided_anew_and_not_for_ever() -> None:
     world = await with_strategy("{}")
     world.server.fail_next(Fault.CONFLICT, method="PATCH", client="person", times=2)
-    assert await world.say(power.stop) == "Wukong lab/vm is to stop"
+    assert await world.say(power.stop) == "Wukong lab/vm is set to stop"
     world.server.fail_next(Fault.CONFLICT, method="PATCH", client="person", times=100)
     with pytest.raises(Failure, match="is being changed by others all the time; nothing was done, try again"):
         await world.say(power.start)
@@ -71,7 +71,7 @@ async def test_a_suspended_machine_is_not_told_to_stop_or_start_and_its_spec_sta
     world = await with_strategy("{}")
     await world.change({"suspend": True})
     before = (await world.wukong()).spec
-    with pytest.raises(Failure, match=r"suspended: what its spec says is not done until spec\.suspend is taken out"):
+    with pytest.raises(Failure, match=r"is suspended; remove spec\.suspend first"):
         await world.say(power.stop)
     assert (await world.wukong()).spec == before
 
@@ -90,7 +90,7 @@ async def test_a_machine_that_is_started_by_hand_is_started_by_kubevirt_and_its_
     assert await world.phase() == "Stopped"
     assert await world.say(power.start) == "Wukong lab/vm is started"
     assert await world.phase() == "Running"
-    assert await world.say(power.start) == "Wukong lab/vm runs already"
+    assert await world.say(power.start) == "Wukong lab/vm is already running"
     await world.say(power.stop)
     assert await world.phase() == "Stopped"
     assert (await world.machine()).spec.run_strategy == "Manual"
@@ -140,7 +140,7 @@ async def test_a_machine_that_runs_once_is_not_started_again_when_it_has_ended()
     await world.settled()
     assert await world.phase() == "Stopped"
     assert await world.condition("Ready") == ("True", "AsDesired")
-    with pytest.raises(Failure, match="ran once, as its runStrategy says; for a second time choose another"):
+    with pytest.raises(Failure, match="has run once, as its runStrategy asks; choose another to run it again"):
         await world.say(power.start)
     assert await world.phase() == "Stopped"
 
@@ -155,8 +155,8 @@ async def test_a_machine_is_paused_and_goes_on() -> None:
     world = await with_strategy("{}")
     assert await world.say(power.pause) == "Wukong lab/vm is paused"
     assert await world.phase() == "Paused"
-    assert await world.say(power.pause) == "Wukong lab/vm is paused already"
-    assert await world.say(power.unpause) == "Wukong lab/vm goes on"
+    assert await world.say(power.pause) == "Wukong lab/vm is already paused"
+    assert await world.say(power.unpause) == "Wukong lab/vm continues"
     assert await world.phase() == "Running"
     assert await world.say(power.unpause) == "Wukong lab/vm is not paused"
 
@@ -165,7 +165,7 @@ async def test_a_machine_moves_to_another_node_and_is_told_as_migrating_meanwhil
     world = await with_strategy("{}")
     world.standin.pace_s = 20
     assert await carried_out(world.people(), NAMESPACE, "vm", power.migrate) == (
-        "Wukong lab/vm moves from node-a to another node"
+        "Wukong lab/vm migrates from node-a to another node"
     )
     seen = set()
     for _ in range(60):
@@ -181,12 +181,12 @@ async def test_a_move_that_fails_is_told_once_in_kubevirts_words_and_forgotten_w
     await world.say(power.migrate)
     status = (await world.wukong()).status
     assert (status.phase, status.node_name) == ("Running", "node-a")
-    assert status.failed_move.startswith("its move from node-a to node-b (begun 2026-")
+    assert status.failed_move.startswith("migration from node-a to node-b (begun 2026-")
     assert status.failed_move.endswith("failed: the guest writes faster than it can be copied")
     assert await world.condition("Ready") == ("True", "AsDesired")
     await world.say(power.migrate)
     events = world.events("MoveFailed")
-    assert f"the virtual machine stays where it is: {status.failed_move}" in events
+    assert f"the virtual machine stays on its node: {status.failed_move}" in events
     assert len(events) == len(set(events)) == 2
 
     world.standin.machines.failing_moves.clear()
@@ -224,7 +224,7 @@ async def test_a_move_names_its_node_and_a_machine_that_cannot_move_says_why() -
     world.standin.machines.immovable["vm"] = "disk root is not shared"
     await world.settled()
     assert await world.condition("LiveMigratable") == ("False", "KubeVirtSaysSo")
-    with pytest.raises(Failure, match="cannot move while it runs: disk root is not shared"):
+    with pytest.raises(Failure, match="cannot be migrated live: disk root is not shared"):
         await world.say(power.migrate)
 
 
@@ -238,7 +238,7 @@ async def test_what_needs_a_running_machine_says_how_to_start_it(decide: Decide)
 async def test_without_kubevirt_every_word_is_answered_by_what_is_missing() -> None:
     world = PowerWorld(lacking=KUBEVIRT)
     await world.make(a_wukong())
-    with pytest.raises(Failure, match=r"does not have virtualmachines.kubevirt.io: .* waits for KubeVirt; install it"):
+    with pytest.raises(Failure, match=r"does not serve virtualmachines.kubevirt.io: .* waits for KubeVirt; install it"):
         await world.say(power.start)
     with pytest.raises(Failure, match="there is no Wukong lab/other"):
         await carried_out(world.people(), NAMESPACE, "other", power.start)

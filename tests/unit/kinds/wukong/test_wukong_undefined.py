@@ -90,4 +90,4 @@ async def test_a_disk_that_is_deleted_under_its_machine_is_told_before_it_is_los
     await world.settled()
     assert await world.condition("Stalled") == ("True", "DiskBeingDeleted")
     message = (await stuck(world))["DiskBeingDeleted"]
-    assert "held by kubernetes.io/pvc-protection; what is on it is lost when the machine stops" in message
+    assert "held by kubernetes.io/pvc-protection; its data is lost when the machine stops" in message
