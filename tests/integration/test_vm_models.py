@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.cdi import DataSource, DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
@@ -31,6 +31,7 @@ KINDS: tuple[type[Object], ...] = (
     VirtualMachineRestore,
     VolumeSnapshot,
     DataVolume,
+    DataSource,
     NetworkAttachmentDefinition,
     NodeNetworkConfigurationPolicy,
     NodeNetworkState,

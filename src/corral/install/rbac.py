@@ -19,6 +19,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachineInstance
 from corral.kinds.wukong.power import INSTANCES
 from corral.kube.crd import crd_of
 from corral.kube.meta import Object, ObjectMeta, Resource
+from corral.kube.models.authorization_v1 import SubjectAccessReview
 from corral.kube.models.coordination_v1 import Lease
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
 from corral.kube.models.events_v1 import Event
@@ -56,6 +57,7 @@ ACTS = (
     # A guest whose disks are snapshot one by one; actions of KubeVirt are updates.
     grant(INSTANCES, ("update",), "freeze"),
     grant(INSTANCES, ("update",), "unfreeze"),
+    grant(SubjectAccessReview.resource, ("create",)),  # whether a disk of another namespace may be copied
     grant(VirtualMachineInstance.resource, ("delete",)),  # of a deleted Wukong, let loose when its machine was deleted
 )
 
@@ -113,7 +115,7 @@ def namespaced_objects(controllers: Iterable[AnyController], namespace: str) -> 
         for controller in builders
         for watch in controller.watched
         if not watch.kind.resource.namespaced
-    } | {(Definition.resource.group, Definition.resource.plural)}
+    } | {(kind.resource.group, kind.resource.plural) for kind in (Definition, SubjectAccessReview)}
     grants = granted(builders)
     inside = [each for each in grants if (each.group, each.resource) not in wide]
     beyond = [each for each in grants if (each.group, each.resource) in wide]

@@ -56,7 +56,7 @@ KUBEVIRT: Final = (
     Schema(kind="VirtualMachineSnapshotContent", group="snapshot.kubevirt.io", version="v1beta1"),
     Schema(kind="VirtualMachineRestore", group="snapshot.kubevirt.io", version="v1beta1"),
 )
-CDI: Final = ("datavolume",)
+CDI: Final = ("datavolume", "datasource")
 NMSTATE_FILES: Final = ("nodenetworkconfigurationpolicies", "nodenetworkstates")
 
 _ENTRY = re.compile(r'^\t"(?P<name>\w+)": (?P<text>`[^`]*`(?: ?\+ ?"`" ?\+ ?`[^`]*`)*)', re.MULTILINE)

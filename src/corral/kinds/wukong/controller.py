@@ -5,7 +5,9 @@ other kind of ours. When its definition appears, every Wukong is looked at again
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader, is_controlled_by
 from corral.engine.controller import generation_changed
@@ -14,19 +16,22 @@ from corral.kinds.addresspool.controller import BY_POOL, OF_POOLS, pool_of
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.addresses import from_pools, segment, static_addresses
-from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.cdi import DataSource, DataVolume, Elsewhere
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
+from corral.kinds.wukong.clones import Name, data_sources_named, next_one
 from corral.kinds.wukong.cloudinit import secrets_needed
 from corral.kinds.wukong.exposure import network_policy_of, service_of
-from corral.kinds.wukong.facts import PROJECTS, Snapshot
+from corral.kinds.wukong.facts import PROJECTS, Snapshot, copies_to_ask_about
 from corral.kinds.wukong.farewell import FINALIZER
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.plan import later, plan
 from corral.kinds.wukong.report import decided_by, report
+from corral.kinds.wukong.reviews import Reviews
 from corral.kinds.wukong.spec import Wukong, WukongStatus
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
+from corral.kube.client import Client
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
 from corral.kube.models.networking_v1 import NetworkPolicy
@@ -34,16 +39,24 @@ from corral.kube.models.storage_v1 import StorageClass
 
 C = TypeVar("C", bound=Object)
 D = TypeVar("D", DataVolume, PersistentVolumeClaim)
-Name = tuple[str, str]  # namespace and name
-
 OPTIONAL: tuple[type[Object], ...] = (*PROJECTS, VirtualMachineRestore)
 
 AT_ONCE = 16  # a pass mostly waits for the server: hundreds of new machines would queue behind the few under way
-BY_ADDRESS, BY_NAMESPACE, BY_STATIC = "address", "namespace", "static"
+BY_ADDRESS, BY_DATA_SOURCE, BY_NAMESPACE, BY_STATIC = "address", "data source", "namespace", "static"
 BY_DISK, BY_NETWORK, BY_SECRET, BY_SNAPSHOT, BY_WUKONG = "disk", "network", "secret", "snapshot", "wukong"
 
 
+class MayCopy(Protocol):
+    async def why_not(self, source: Elsewhere, namespace: str) -> str: ...
+
+
 class WukongReconciler:
+    def __init__(self, may_copy: MayCopy | None = None) -> None:
+        self._may_copy = may_copy
+
+    def use(self, client: Client, /) -> None:
+        self._may_copy = self._may_copy or Reviews(client)
+
     async def observe(self, key: Key, read: Reader) -> Snapshot | None:
         wukong = read.get(Wukong, key.name, key.namespace)
         if wukong is None:
@@ -51,7 +64,7 @@ class WukongReconciler:
         machine, attachments = names.machine_name(key.name), _attachments(wukong, read)
         scheduled = read.by_index(WukongSnapshot, BY_WUKONG, (key.namespace, key.name))
         secrets = (read.get(Secret, name, key.namespace) for name in sorted(secrets_needed(wukong)))
-        return Snapshot(
+        snapshot = Snapshot(
             object=wukong,
             now=read.now,
             absent=frozenset(kind for kind in OPTIONAL if not read.serves(kind)),
@@ -62,6 +75,7 @@ class WukongReconciler:
             data_volumes=_of_disks(DataVolume, wukong, read),
             claims=_of_disks(PersistentVolumeClaim, wukong, read),
             classes=read.list(StorageClass),
+            data_sources=_data_sources(wukong, read),
             secrets=tuple(secret for secret in secrets if secret is not None),
             cloud_init=read.get(Secret, names.cloud_init_name(key.name), key.namespace),
             services=_owned_or_named(Service, wukong, service_of(wukong), read),
@@ -76,6 +90,14 @@ class WukongReconciler:
             scheduled=scheduled,
             named_snapshots=_named(scheduled, read),
         )
+        sources = copies_to_ask_about(snapshot)
+        return await self._asked(snapshot, sources) if sources else snapshot
+
+    async def _asked(self, snapshot: Snapshot, sources: Iterable[Elsewhere]) -> Snapshot:
+        """`corral render`, which has no cluster, makes nothing and asks nobody."""
+        asks, namespace = self._may_copy, snapshot.object.metadata.namespace
+        uncopied = {source: await asks.why_not(source, namespace) if asks else "" for source in sources}
+        return msgspec.structs.replace(snapshot, uncopied=uncopied)
 
     def plan(self, snapshot: Snapshot, /) -> Plan:
         return plan(snapshot)
@@ -120,6 +142,14 @@ def _of_disks(kind: type[D], wukong: Wukong, read: Reader) -> tuple[D, ...]:
         if there is not None:
             found[disk] = there
     return tuple(found[name] for name in sorted(found))
+
+
+def _data_sources(wukong: Wukong, read: Reader) -> Mapping[Name, DataSource]:
+    named = data_sources_named(wukong)
+    found = {where: read.get(DataSource, where[1], where[0]) for where in named}
+    further = {where for first in found.values() if first is not None and (where := next_one(first)) is not None}
+    found |= {where: read.get(DataSource, where[1], where[0]) for where in further - named}
+    return {where: one for where, one in found.items() if one is not None}
 
 
 def _owned_or_named(kind: type[C], wukong: Wukong, wanted: C | None, read: Reader) -> tuple[C, ...]:
@@ -181,6 +211,10 @@ def _disks_named(wukong: Wukong) -> Iterable[Name]:
 def _networks_named(wukong: Wukong) -> Iterable[Name]:
     networks = (network for network in networks_of(wukong) if not is_pod_network(network))
     return [(wukong.metadata.namespace, attachment_of(wukong, network)) for network in networks]
+
+
+def _names_data_sources(wukong: Wukong) -> Iterable[bool]:
+    return (True,) if data_sources_named(wukong) else ()
 
 
 def _pools_named(wukong: Wukong) -> Iterable[Name]:
@@ -261,6 +295,11 @@ def of_same_address(wukong: Wukong, read: Reader) -> Iterable[Key]:
     return _keys(found)
 
 
+def of_data_source(_source: DataSource, read: Reader) -> Iterable[Key]:
+    """All that name one: it may be the one that theirs refers to."""
+    return _keys(read.by_index(Wukong, BY_DATA_SOURCE, True))
+
+
 def of_class(_class: StorageClass, read: Reader) -> Iterable[Key]:
     return _keys(read.list(Wukong))
 
@@ -269,9 +308,9 @@ def _keys(wukongs: Iterable[Wukong]) -> list[Key]:
     return [Key(wukong.metadata.namespace, wukong.metadata.name) for wukong in wukongs]
 
 
-def controller() -> Controller[Wukong, Snapshot]:
+def controller(may_copy: MayCopy | None = None) -> Controller[Wukong, Snapshot]:
     return (
-        Controller.for_(Wukong, WukongReconciler(), workers=AT_ONCE)
+        Controller.for_(Wukong, WukongReconciler(may_copy), workers=AT_ONCE)
         .owns(VirtualMachine, optional=True)
         .owns(NetworkAttachmentDefinition, optional=True)
         .owns(Secret)
@@ -287,6 +326,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .watches(VirtualMachineInstance, to=of_instance, optional=True)
         .watches(DataVolume, to=of_disk, optional=True)
         .watches(PersistentVolumeClaim, to=of_disk)
+        .watches(DataSource, to=of_data_source, optional=True)
         .watches(StorageClass, to=of_class)
         .watches(AddressPool, to=of_pool)
         .watches(ConfigMap, to=of_lease, where=OF_POOLS)
@@ -294,6 +334,7 @@ def controller() -> Controller[Wukong, Snapshot]:
         .watches(Secret, to=of_secret)
         .watches(WukongSnapshot, to=of_snapshot)
         .indexes(Wukong, BY_DISK, _disks_named)
+        .indexes(Wukong, BY_DATA_SOURCE, _names_data_sources)
         .indexes(Wukong, BY_NETWORK, _networks_named)
         .indexes(Wukong, BY_SECRET, _secrets_named)
         .indexes(Wukong, BY_POOL, _pools_named)

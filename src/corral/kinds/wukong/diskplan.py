@@ -6,6 +6,7 @@ from corral.engine import NOTHING, Create, Delete, EmitEvent, Patch, Plan, Wait,
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.clones import copied_from, forbidden_text
 from corral.kinds.wukong.disks import Disk, State, is_disk_of, is_kept, is_of, keep_text, new_object
 from corral.kinds.wukong.facts import Snapshot
 from corral.kinds.wukong.growth import Growth, growth, growth_text
@@ -34,6 +35,8 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             snapshot.restoring.stage in (Stage.WAITING, Stage.IMPOSSIBLE) and not snapshot.own_machine
         ):
             return NOTHING  # what it is to be filled with is not known yet; told by `plan`
+        case State.MISSING if (held := _held_back(snapshot, disk)) is not None:
+            return Plan(waits=(held,))
         case State.MISSING:
             made, message = new_object(snapshot.object, disk), f"{what} does not exist yet"
             known_by = (names.WUKONG_LABEL, names.DISK_LABEL)
@@ -56,6 +59,20 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
             return _marked(snapshot, disk) + Plan(waits=(Wait(reason="DiskNotBound", message=message),))
         case _:
             return _marked(snapshot, disk) + _grown(disk)
+
+
+def _held_back(snapshot: Snapshot, disk: Disk) -> Wait | None:
+    """A copy from another namespace waits until that namespace allows it."""
+    namespace, filling = snapshot.object.metadata.namespace, disk.filling
+    if filling is not None and filling.source_ref is not None:
+        where = f"{filling.source_ref.namespace or namespace}/{filling.source_ref.name}"
+        message = f"disk {disk.config.name}: waiting for DataSource {where} to name a claim or a snapshot"
+        return Wait(reason="DataSourceMissing", message=message)
+    source = copied_from(filling, namespace)
+    why = snapshot.uncopied.get(source, forbidden_text(source, namespace)) if source is not None else ""
+    if not why:
+        return None
+    return Wait(reason="CloneForbidden", message=f"disk {disk.config.name}: {why}", stalled=True)
 
 
 def _going(snapshot: Snapshot, disk: Disk) -> Wait:

@@ -12,8 +12,9 @@ import msgspec
 
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api import cdi
-from corral.kinds.wukong.api.cdi import DataVolume, DataVolumeSpec
+from corral.kinds.wukong.api.cdi import DataSource, DataVolume, DataVolumeSpec
 from corral.kinds.wukong.api.kubevirt import Present, condition_of
+from corral.kinds.wukong.clones import NO_SOURCES, Name, followed
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukong.spec_disks import ContainerDiskSource, DiskConfig, DiskSource, OtherSource, WebSource
 from corral.kube.meta import EMPTY, Object, ObjectMeta
@@ -91,9 +92,10 @@ def disks_of(
     claims: Mapping[str, PersistentVolumeClaim],
     classes: tuple[StorageClass, ...],
     restored: Mapping[str, str] = EMPTY,
+    data_sources: Mapping[Name, DataSource] = NO_SOURCES,
 ) -> tuple[Disk, ...]:
     """`restored`: disk -> the VolumeSnapshot that it is to be filled from."""
-    found = (_disk(wukong, config, data_volumes, claims, classes) for config in wukong.spec.disks)
+    found = (_disk(wukong, config, data_volumes, claims, classes, data_sources) for config in wukong.spec.disks)
     return tuple(
         _from_snapshot(wukong, disk, restored[disk.config.name]) if disk.config.name in restored else disk
         for disk in found
@@ -112,6 +114,7 @@ def _disk(
     data_volumes: Mapping[str, DataVolume],
     claims: Mapping[str, PersistentVolumeClaim],
     classes: tuple[StorageClass, ...],
+    data_sources: Mapping[Name, DataSource],
 ) -> Disk:
     name = names.disk_name(wukong.metadata.name, config.name)
     data_volume, claim = data_volumes.get(name), claims.get(name)
@@ -122,7 +125,7 @@ def _disk(
     return Disk(
         config=config,
         name=name,
-        filling=None if container else filling(wukong, config),
+        filling=None if container else filling(wukong, config, data_sources),
         container=container,
         data_volume=data_volume,
         claim=claim,
@@ -208,11 +211,16 @@ def boot_disk(wukong: Wukong) -> DiskConfig:
     return next((disk for disk in disks if disk.boot), disks[0])
 
 
-def filling(wukong: Wukong, config: DiskConfig) -> DataVolumeSpec | None:
-    """What CDI is to do; None for an empty claim, which needs no CDI."""
+def filling(
+    wukong: Wukong, config: DiskConfig, data_sources: Mapping[Name, DataSource] = NO_SOURCES
+) -> DataVolumeSpec | None:
+    """What CDI is to do; None for an empty claim, which needs no CDI. A DataSource that is unknown stays a name."""
     storage, source = _storage(config), config.source
     if source is not None and source.data_source is not None:
         other = source.data_source
+        known = followed((other.namespace or wukong.metadata.namespace, other.name), data_sources)
+        if known is not None:
+            return DataVolumeSpec(source=known, storage=storage)
         ref = cdi.SourceRef(kind="DataSource", name=other.name, namespace=other.namespace or None)
         return DataVolumeSpec(source_ref=ref, storage=storage)
     if source is not None:

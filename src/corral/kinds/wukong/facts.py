@@ -10,11 +10,12 @@ import msgspec
 from corral.engine import Plan, is_controlled_by
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
-from corral.kinds.wukong.api.cdi import DataVolume
+from corral.kinds.wukong.api.cdi import DataSource, DataVolume, Elsewhere
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
-from corral.kinds.wukong.disks import Disk, State, disks_of, is_of
+from corral.kinds.wukong.clones import NO_SOURCES, Name, copied_from
+from corral.kinds.wukong.disks import TO_BE_MADE, Disk, State, disks_of, is_of
 from corral.kinds.wukong.machine import backing_name, run_strategy
 from corral.kinds.wukong.networks import attachment_of, is_pod_network, networks_of
 from corral.kinds.wukong.restore import Restoring, is_restored, left_out, restoring
@@ -67,6 +68,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     data_volumes: tuple[DataVolume, ...] = ()  # with our label, or with the name of a disk
     claims: tuple[PersistentVolumeClaim, ...] = ()
     classes: tuple[StorageClass, ...] = ()
+    data_sources: Mapping[Name, DataSource] = NO_SOURCES  # that its disks name, and those that these refer to
+    # disk of another namespace -> why it may not be copied; empty if it may
+    uncopied: Mapping[Elsewhere, str] = msgspec.field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()  # that the guest needs
     cloud_init: Secret | None = None
     services: tuple[Service, ...] = ()  # ours, and one of the name that ours has
@@ -96,7 +100,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def disks(self) -> tuple[Disk, ...]:
         volumes, claims = _by_name(self.data_volumes), _by_name(self.claims)
-        return disks_of(self.object, volumes, claims, self.classes, self.restoring.sources)
+        return disks_of(self.object, volumes, claims, self.classes, self.restoring.sources, self.data_sources)
 
     @cached_property
     def restore(self) -> VirtualMachineRestore | None:
@@ -142,6 +146,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         specs = [self.machine.spec.template.spec] if self.machine else []
         specs += [self.instance.spec] if self.instance else []
         return frozenset(network.multus.network_name for spec in specs for network in spec.networks if network.multus)
+
+
+def copies_to_ask_about(snapshot: Snapshot) -> frozenset[Elsewhere]:
+    """Disks of other namespaces that are to be copied now."""
+    missing = (disk for disk in snapshot.disks if disk.state in TO_BE_MADE)
+    sources = (copied_from(disk.filling, snapshot.object.metadata.namespace) for disk in missing)
+    return frozenset(source for source in sources if source is not None)
 
 
 def _is_halted(machine: VirtualMachine) -> bool:

@@ -1,4 +1,4 @@
-"""cdi.kubevirt.io/v1beta1: DataVolume, a claim that is filled from somewhere."""
+"""cdi.kubevirt.io/v1beta1: DataVolume, a claim that is filled from somewhere; DataSource, a name for such a place."""
 
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class Gcs(Model, frozen=True, kw_only=True):
 
 
 class Elsewhere(Model, frozen=True, kw_only=True):
-    """A claim or a volume snapshot."""
+    """A claim, a volume snapshot or another DataSource."""
 
     name: str
     namespace: str
@@ -83,3 +83,19 @@ class DataVolume(Object, frozen=True, kw_only=True):
 
     spec: DataVolumeSpec = DataVolumeSpec()
     status: DataVolumeStatus = DataVolumeStatus()
+
+
+class DataSourceSource(Model, frozen=True, kw_only=True):
+    pvc: Elsewhere | None = None
+    snapshot: Elsewhere | None = None
+    data_source: Elsewhere | None = None
+
+
+class DataSourceSpec(Model, frozen=True, kw_only=True):
+    source: DataSourceSource = DataSourceSource()
+
+
+class DataSource(Object, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(GROUP, "v1beta1", "DataSource", "datasources", True)
+
+    spec: DataSourceSpec = DataSourceSpec()
