@@ -73,8 +73,9 @@ async def carried_out(
     perform: Callable[[msgspec.Struct], Any],
     perform_s_max: float = 10,
     tell: Callable[[EmitEvent], None] = lambda _event: None,
+    may_write: bool = True,
 ) -> Outcome:
-    client = Client(a_server().connect("us"))
+    client = Client(a_server().connect("us")).fenced(lambda: may_write)
     actor = Actor(
         client=client,
         manager="corral-toy",
@@ -107,6 +108,19 @@ async def test_the_reconciler_carries_it_out_in_the_order_of_the_plan() -> None:
     assert asked == [Drain("gpu-3")] * 2
     assert [result.state for result in outcome.results] == ["done", "done"]
     assert outcome.changed_anything
+
+
+async def test_who_has_lost_the_lease_asks_no_other_system_for_anything() -> None:
+    asked: list[object] = []
+
+    async def perform(call: msgspec.Struct) -> None:
+        asked.append(call)
+
+    outcome = await carried_out(DRAIN, perform=perform, may_write=False)
+
+    assert asked == []
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "MayNotWrite"
 
 
 @pytest.mark.parametrize("stalled", [True, False])

@@ -309,6 +309,9 @@ async def _evict(action: Evict, actor: Actor) -> bool:
 
 async def _outside(action: Outside, actor: Actor) -> bool:
     """Always counted as a change: only the next observation can tell what the other system made of it."""
+    if not actor.client.may_write:
+        message = f"{action.system}, {action.subject}: not asked, this process does not hold the lease now"
+        raise OutsideFailed("MayNotWrite", message)
     try:
         async with asyncio.timeout(actor.perform_s_max):
             await actor.perform(action.call)

@@ -63,6 +63,11 @@ class Client:
         other._fence = fence  # noqa: SLF001 - it is one of us
         return other
 
+    @property
+    def may_write(self) -> bool:
+        """What the fence says now; for writes that go to another system, and so past this client."""
+        return self._fence is None or self._fence()
+
     async def __aenter__(self) -> Client:
         return self
 
