@@ -55,7 +55,8 @@ def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
     others = without(staying, rolling.replaced)
     lost = _lost(snapshot, others)
     missing_max = max(1, limits(nodeset.spec.update, asked.count)[0])
-    wrong, waiting = registered_wrong(snapshot, without(others, lost), staying, asked.count, missing_max)
+    # Whom the rollout takes in this pass is as good as missing: the two share what may be.
+    wrong, waiting = registered_wrong(snapshot, without(others, lost), others, asked.count, missing_max)
     vacant = {place.name for place in asked.vacant}
     return Fates(
         asked=asked,

@@ -67,9 +67,12 @@ def stale_forgotten(snapshot: Snapshot, live: Sequence[Worker]) -> Plan:
 
 
 def registered_wrong(
-    snapshot: Snapshot, settled: Sequence[Worker], staying: Sequence[Worker], count: int, missing_max: int
+    snapshot: Snapshot, settled: Sequence[Worker], others: Sequence[Worker], count: int, missing_max: int
 ) -> tuple[list[Worker], Plan]:
-    """Which workers to replace for it, no more at once than may be unavailable; and what to wait for."""
+    """Which workers to replace for it, no more at once than may be unavailable; and what to wait for.
+
+    `others`: all that stay, but for those that a rollout takes.
+    """
     wrong = [w for w in settled if w.is_registered_wrong and w.runs and not w.is_somebodys]
     ours = [worker for worker in wrong if not _is_slurms(snapshot, worker)]
     told = _slurms([worker.name for worker in wrong if _is_slurms(snapshot, worker)])
@@ -80,7 +83,7 @@ def registered_wrong(
     message = f"to be replaced, because their Slurm record does not match their pod: {who}"
     soonest_s = min((left_s for worker in ours if (left_s := _left_s(snapshot, worker)) > 0), default=None)
     waiting = Plan(waits=(Wait(reason="RegisteredWrong", message=message),), again_after_s=soonest_s)
-    return in_turn(due, staying, count, missing_max), told + waiting
+    return in_turn(due, others, count, missing_max), told + waiting
 
 
 def _said(worker: Worker) -> str:

@@ -30,6 +30,7 @@ from tests.unit.kinds.nodeset.builders import (
     known_revisions,
 )
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, reasons
+from tests.unit.kinds.nodeset.test_nodeset_rollout import old as outdated
 
 ASKING = "Weight=3 Gres=gpu:{gpu/count},shard:{gpu/shards} Features={kind} Topology=default:{rack}"
 
@@ -191,8 +192,17 @@ def test_a_worker_that_registered_wrong_is_made_anew_but_not_at_once_and_not_all
 
 def test_while_the_one_before_is_missing_no_other_that_registered_wrong_goes() -> None:
     wrong = [saying(a_worker(number), LINE, cpus=1, memory_mb=960, age_s=600) for number in (0, 1)]
-    for missing in (a_worker(2, leaving=True), a_worker(2, phase="Pending", registered=False)):
+    for missing in (a_worker(2, leaving=True, registered=False), a_worker(2, phase="Pending", registered=False)):
         assert drains(plan(a_snapshot(*wrong, missing, replicas=3))) == []
+
+
+@pytest.mark.parametrize("may_be_missing", [1, 2])
+def test_a_rollout_and_what_registered_wrong_share_what_may_be_missing(may_be_missing: int) -> None:
+    lacking = [outdated(saying(a_worker(n), LINE, cpus=1, memory_mb=960, age_s=600)) for n in range(10)]
+    snapshot = a_snapshot(*lacking, replicas=10)
+    spec = msgspec.structs.replace(snapshot.object.spec, update=Update(max_unavailable=may_be_missing))
+    nodeset = msgspec.structs.replace(snapshot.object, spec=spec)
+    assert len(drains(plan(msgspec.structs.replace(snapshot, object=nodeset)))) == may_be_missing
 
 
 def test_where_none_may_be_missing_one_at_a_time_is_made_anew_all_the_same() -> None:
