@@ -109,6 +109,11 @@ def ended(known: Sequence[Worker]) -> Plan:
 
 
 def remade(idle: Sequence[Worker]) -> Plan:
-    message = "outdated and slurmd does not run: the pod is replaced, its node in Slurm stays drained"
-    pods = [worker.pod for worker in idle if worker.pod is not None]
-    return Plan(actions=tuple(Delete(target=target(pod), reason="PodOutdated", message=message) for pod in pods))
+    return Plan(actions=tuple(_remade(worker, worker.pod) for worker in idle if worker.pod is not None))
+
+
+def _remade(worker: Worker, pod: Pod) -> Delete:
+    """slurmctld keeps a drain, and gives back what is merely DOWN when its slurmd registers (ReturnToService)."""
+    after = "stays drained" if worker.has_drain else "stays as it is until slurmd registers"
+    message = f"outdated and slurmd does not run: the pod is replaced, its node in Slurm {after}"
+    return Delete(target=target(pod), reason="PodOutdated", message=message)

@@ -7,6 +7,7 @@
     a worker that has to register    give it the values of its Kubernetes node; replace one that registered wrong
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it, create it again
     a Kubernetes node in trouble     drain its workers; if it is cordoned, move them when they have no jobs
+    a pod that goes without us       drain its node until the next pod is ready
     our drain on a worker that stays             remove the drain
     somebody's drain that slurmctld has lost     set it again (see `restoring`)
     a changed state in Slurm         show it as conditions of the worker's pod
@@ -20,8 +21,8 @@ is on it: the two actions are neighbours in one part of the plan, and the first 
 removes nothing. A node whose slurmd is about to register is waited for, and drained (see `arrival`). A drain with a
 reason that is not ours is neither removed nor overwritten, and scale-in skips its node: a new pod would lose the drain.
 
-There are two exceptions: a NodeSet that is deleted after its Controller, because there is no slurmctld left to ask and
-nothing to lose; and `forceDrainAfterSeconds`, with which people choose to lose jobs that outlast a drain.
+There are two exceptions: a NodeSet that is deleted after its Controller, when there is no slurmctld left to ask (see
+`farewell`); and `forceDrainAfterSeconds`, with which people choose to lose jobs that outlast a drain.
 """
 
 from collections.abc import Sequence
@@ -73,13 +74,15 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         fates = fates_of(snapshot, controller)
         told = resized(snapshot, controller, fates.settled)
     except (BadOverride, BadUpdate) as error:
-        return Plan(waits=(Wait(reason=type(error).__name__, message=str(error), stalled=True),))
+        bad = Wait(reason=type(error).__name__, message=str(error), stalled=True)
+        return beside(restored(snapshot, snapshot.live), Plan(waits=(bad,)))  # whoever stays: a lost drain is not ours
     return beside(
         _made(snapshot, fates),
         _prepared(snapshot, fates),
         opened(snapshot),
         _gone(snapshot, fates),
         _off_troubled_machines(snapshot, fates.settled),
+        _off_pods_that_go(snapshot),
         fates.waiting,
         scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers),
         _not_yet(fates),
@@ -161,6 +164,16 @@ def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Pl
         return removed(snapshot, [worker], trouble.why)
     may_get_jobs = worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY)
     return Plan(actions=kept_free(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
+
+
+def _off_pods_that_go(snapshot: Snapshot) -> Plan:
+    """Somebody deletes the pod, or it has ended: until slurmctld misses its slurmd, it would give it jobs to lose.
+
+    Our own deletions come after the record. `_kept` removes the drain when the next pod of that name is ready.
+    """
+    going = [worker for worker in snapshot.workers if worker.pod is not None and not worker.is_live]
+    may_get_jobs = [w for w in going if w.node and w.facts in (Facts.FREE, Facts.BUSY) and not w.is_somebodys]
+    return each(kept_free(snapshot, worker, "loss of its pod", pod_stays=False) for worker in may_get_jobs)
 
 
 def _not_yet(fates: Fates) -> Plan:

@@ -75,11 +75,12 @@ def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = 
     return _told(snapshot, call, "WorkerLeaves", f"to be removed ({why}); {jobs_text(worker.jobs)}")
 
 
-def kept_free(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
+def kept_free(snapshot: Snapshot, worker: Worker, why: str, *, pod_stays: bool = True) -> tuple[Action, ...]:
     """Drain it, but do not remove it."""
     call = Drain(node=worker.name, reason=_reason(snapshot, worker, why))
-    message = f"{why}: no new jobs until that is resolved, its pod stays; {jobs_text(worker.jobs)}"
-    return _told(snapshot, call, "MachineInTrouble", message)
+    until = "that is resolved, its pod stays" if pod_stays else "its next pod is ready"
+    message = f"{why}: no new jobs until {until}; {jobs_text(worker.jobs)}"
+    return _told(snapshot, call, "MachineInTrouble" if pod_stays else "PodGoes", message)
 
 
 def _told(snapshot: Snapshot, call: Drain, reason: str, message: str) -> tuple[Action, ...]:

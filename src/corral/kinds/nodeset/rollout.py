@@ -14,7 +14,8 @@ run and are of no use all the same, down or not ready, go first and cost nothing
 them at once than may be missing, for they may all be there again in a moment.
 
 One that somebody else has drained counts as there, is not ours to wait for, and is not replaced: it would lose its
-drain. Only if its slurmd does not run, its pod is made anew, and the record in Slurm stays with its drain.
+drain. Only if its slurmd does not run, its pod is made anew, and the record in Slurm stays: with its drain, or DOWN
+until the new slurmd registers, for then slurmctld itself gives it back (ReturnToService=2).
 """
 
 from collections.abc import Callable, Sequence

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -71,6 +72,22 @@ def test_a_pod_that_is_ending_is_waited_for_and_not_made_twice() -> None:
     decided = plan(a_snapshot(a_worker(0, leaving=True), replicas=1))
     assert made(decided) == []
     assert reasons(decided) == ["ChildBeingDeleted"]
+
+
+GOING = "corral: loss of its pod of NodeSet lab/gpu"
+
+
+@pytest.mark.parametrize("how", [{"leaving": True}, {"phase": "Failed"}], ids=["somebody deletes it", "it has ended"])
+def test_a_pod_that_goes_without_us_is_given_no_more_jobs_until_the_next_one_is_ready(how: dict[str, Any]) -> None:
+    for going in (a_worker(0, **how), a_worker(0, state="MIXED", jobs=(7,), **how)):
+        assert calls(plan(a_snapshot(going))) == [Drain(node="gpu-0", reason=GOING)]
+    for state, reason in (("IDLE+DRAIN", "bad DIMM"), ("DOWN", "smoke"), ("IDLE+DRAIN", GOING)):
+        assert drains(plan(a_snapshot(a_worker(0, state=state, reason=reason, **how)))) == []
+    assert drains(plan(a_snapshot(a_worker(0, jobs=UNKNOWN, **how)))) == []
+    next_one = a_worker(0, state="IDLE+DRAIN", reason=GOING)
+    assert calls(plan(a_snapshot(next_one))) == [Undrain(node="gpu-0")]
+    not_registered = a_worker(0, state="IDLE+DRAIN", reason=GOING, earlier_s=600)
+    assert calls(plan(a_snapshot(not_registered))) == []
 
 
 def test_a_pod_that_has_ended_is_replaced_even_while_slurm_does_not_answer() -> None:
@@ -337,13 +354,6 @@ def test_deletion_waits_while_slurm_does_not_answer() -> None:
 def test_deletion_ends_without_slurm_when_a_person_has_deleted_the_pods() -> None:
     unanswered = a_snapshot(a_worker(0, jobs=UNKNOWN, pod=False), deleted=True)
     (leave,) = plan(unanswered).actions
-    assert isinstance(leave, RemoveFinalizer)
-
-
-def test_deletion_ends_without_slurm_when_the_controller_is_gone() -> None:
-    decided = plan(a_snapshot(a_worker(0, jobs=UNKNOWN), deleted=True, controller=None))
-    assert deleted(decided) == ["gpu-0"]
-    (leave,) = plan(a_snapshot(deleted=True, controller=None)).actions
     assert isinstance(leave, RemoveFinalizer)
 
 

@@ -5,8 +5,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from corral.engine import Create, Plan
+from corral.engine import Create, Delete, Plan
 from corral.kinds import names
+from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.revision import before, kept, revision_of
 from corral.kinds.nodeset.rollout import limits
@@ -77,7 +78,7 @@ def test_of_many_that_are_of_no_use_for_a_moment_no_more_go_at_once_than_may_be_
 def test_who_is_missing_is_named_when_the_rollout_stops_for_it() -> None:
     gone = a_worker(1, leaving=True)  # on a machine that has died, where nobody ends it
     found = decided(old(a_worker(0)), gone, old(a_worker(2)), max_unavailable=1)
-    assert drains(found) == []
+    assert drains(found) == ["gpu-1"]
     (stopped,) = [wait for wait in found.waits if wait.reason == "RolloutStopped"]
     assert "gpu-1" in stopped.message
 
@@ -97,6 +98,15 @@ def test_one_whose_slurmd_does_not_run_is_replaced_whatever_else_is_missing() ->
 def test_somebody_elses_drain_stays_in_slurm_while_a_pod_without_slurmd_is_made_anew() -> None:
     found = decided(old(a_worker(0, phase="Pending", state="DOWN+DRAIN", reason="disk")))
     assert (calls(found), deleted(found)) == ([], ["gpu-0"])
+    (told,) = [action.message for action in found.actions if isinstance(action, Delete)]
+    assert told.endswith("its node in Slurm stays drained")
+
+
+def test_of_one_that_is_merely_down_nobody_says_that_it_stays_drained() -> None:
+    """slurmctld gives it back when a slurmd registers."""
+    found = decided(old(a_worker(0, phase="Pending", state="DOWN", reason="smoke")))
+    (told,) = [action.message for action in found.actions if isinstance(action, Delete)]
+    assert told.endswith("stays as it is until slurmd registers")
 
 
 def test_a_slurmd_that_has_registered_runs_whatever_a_kubelet_says_that_is_cut_off() -> None:
@@ -134,6 +144,24 @@ def test_held_back_none_is_replaced_and_one_that_was_on_its_way_stays(field: str
 def test_a_limit_that_is_no_number_is_told_and_nothing_is_done() -> None:
     found = decided(old(a_worker(0)), max_unavailable="some")
     assert (found.actions, reasons(found)) == ((), ["BadUpdate"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"update": Update(max_unavailable="some")},
+        {"scaling_mode": "DaemonSet", "slurmd": {"imagePolicy": "Always"}},
+    ],
+    ids=["BadUpdate", "BadOverride"],
+)
+def test_a_spec_that_cannot_be_followed_costs_nobodys_drain(bad: dict[str, object]) -> None:
+    snapshot = a_snapshot(a_worker(0))
+    spec = msgspec.structs.replace(snapshot.object.spec, **bad)
+    status = msgspec.structs.replace(snapshot.object.status, lost_drains={"gpu-0": "bad DIMM [root@x]"})
+    changed = msgspec.structs.replace(snapshot.object, spec=spec, status=status)
+    found = plan(msgspec.structs.replace(snapshot, object=changed))
+    assert calls(found) == [Drain(node="gpu-0", reason="bad DIMM [root@x]")]
+    assert [wait.stalled for wait in found.waits] == [True]
 
 
 @pytest.mark.parametrize("idle", [{"slurmd": {}}, {"template": {}}, {"template": {"spec": {}, "labels": {}}}])
