@@ -10,6 +10,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
@@ -17,7 +18,7 @@ from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, is_ready
 from tests.sim.records import ALL, Refused
 from tests.sim.slurmctld import POWERING_DOWN, POWERING_UP
 from tests.sim.taints import NO_EXECUTE
-from tests.sim.world import NAMESPACE, SETS, World, is_foreign
+from tests.sim.world import NAMESPACE, SETS, World, a_cluster, is_foreign
 
 Trouble = Callable[[World, Random], None]
 
@@ -72,6 +73,19 @@ def delete_pod(world: World, luck: Random) -> None:
     """A person who knows what they do, or not: their jobs are their affair."""
     if pods := world.pods():
         world.server.remove(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE)
+
+
+def replace_controller(world: World, luck: Random) -> None:
+    """As `kubectl replace --force` does: for a while there is none, and jobs run on."""
+    if world.server.get(Controller, "slurm", NAMESPACE) is not None:
+        world.server.note("", "people delete the Controller")
+        world.server.remove(Controller, "slurm", NAMESPACE)
+        later(world, luck.uniform(0.5, 25), lambda: _make_controller(world))
+
+
+def _make_controller(world: World) -> None:
+    world.server.note("", "people make the Controller again")
+    world.server.add(a_cluster()[0])
 
 
 def mark_pod(world: World, luck: Random) -> None:
@@ -355,6 +369,7 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (suspend, 1),
     (delete_set, 3),
     (delete_pod, 2),
+    (replace_controller, 2),
     (mark_pod, 1),
     (admin_drains, 4),
     (admin_undrains_ours, 2),

@@ -43,6 +43,7 @@ from corral.kinds.nodeset.calls import (
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
 from corral.kinds.nodeset.gathering import Before
+from corral.kinds.nodeset.left import Memory
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.proof import extras_for, needs_proof
@@ -84,6 +85,7 @@ class NodeSetReconciler:
         self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
         self._decided: dict[Key, tuple[Snapshot, Plan]] = {}  # while it was observed
         self._taken: dict[Key, Mapping[str, datetime]] = {}
+        self._memory = Memory()
         self._enqueue: Callable[[Key, str], None] | None = None
 
     def use(self, client: Client, /) -> None:
@@ -96,6 +98,7 @@ class NodeSetReconciler:
                 keys.discard(key)
             for known in (self._before, self._rosters, self._settled, self._decided, self._taken):
                 known.pop(key, None)
+            self._memory.forget(key)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
@@ -117,6 +120,7 @@ class NodeSetReconciler:
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
             taken=self._taken.get(key, EMPTY),
+            left=self._memory.left(key, nodeset.spec.controller_ref.name, controller, view, read),
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )

@@ -6,6 +6,10 @@ partition, or cancel them. The NodeSet is released when Slurm reported the parti
 
 For that, slurmctld and every slurmd read their configuration again, and slurmd registers again. No node is forgotten
 before it has registered, or has had time to: it would come back without a drain.
+
+Without the Controller nobody can be asked, and jobs run on (see `left`). A worker goes then only when slurmctld's pod
+is gone, nobody has created the Controller again for a while, and Slurm's last answer had no job on it; or when
+slurmctld's state is gone too, so that no job can be found again. Others wait for the Controller, or for a person.
 """
 
 from collections.abc import Sequence
@@ -15,7 +19,9 @@ from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.each import beside
 from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.force import limit
 from corral.kinds.nodeset.leaving import without
+from corral.kinds.nodeset.left import Left, slurmctld_pod
 from corral.kinds.nodeset.making import ended, guarded
 from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
@@ -31,10 +37,11 @@ GIVEN_UP_S = 300.0  # without pods and partition, a deletion does not wait longe
 CLOSES_WITHIN_S = 5.0  # how often to check whether its partition is closed
 READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its configuration again by then, or does not answer
 LOOKED_AGAIN_S = 5.0
+AWAY_S = 30.0  # a Controller that was deleted to be created again is back by then
 
 
 def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    """The deletion ends when the pods and Slurm's records are gone, or when the Controller is.
+    """The deletion ends when the pods and Slurm's records are gone, or when the pods and the Controller are.
 
     Until then nobody can evict a worker. The guard comes last: if the namespace is deleted too, it cannot be created
     again, and nothing waits for it.
@@ -50,7 +57,7 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     nodeset = snapshot.object
     with_pod = [worker for worker in known if worker.pod]
     if snapshot.controller is None:
-        return _with_nobody_to_ask(snapshot, known) if with_pod else _let_go(snapshot)
+        return _with_nobody_to_ask(snapshot, known)
     if recent(snapshot) is None and not with_pod and not _has_partition(snapshot):
         if not _may_still_answer(snapshot):
             return _let_go(snapshot)
@@ -58,7 +65,8 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         silent = Wait(reason="SlurmUnreachable", message=message)
         return Plan(waits=(silent,), again_after_s=GIVEN_UP_S)
     if recent(snapshot) is None:
-        goes_on = "Slurm answers" if nodeset.status.external else "Slurm answers or its Controller is deleted too"
+        is_all = nodeset.status.external or bool(with_pod)
+        goes_on = "Slurm answers" if is_all else "Slurm answers or its Controller is deleted too"
         give_up = _given_up(nodeset) if with_pod else "Jobs that are pending in its partition would fail"
         stuck = f"{silence_text(snapshot)}. The deletion continues when {goes_on}. {give_up}"
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
@@ -79,20 +87,64 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
 
 
 def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
-    """slurmctld and all jobs end with the Controller, unless slurmctld runs elsewhere."""
     with_pod = [worker for worker in known if worker.pod]
     waits = _pods_going(with_pod)
     if snapshot.object.status.external:
+        if not with_pod:
+            return _let_go(snapshot)
         stuck = (
             "its Controller is gone, but slurmctld runs elsewhere and the workers may have jobs. To drain them, create "
             f"the Controller again. {_given_up(snapshot.object)}"
         )
         return ended(known) + Plan(waits=(*waits, Wait(reason="ControllerMissing", message=stuck, stalled=True)))
-    pods = [worker.pod for worker in with_pod if worker.pod and not worker.is_leaving]
-    gone = "the NodeSet is being deleted and its Controller is gone, so no jobs can be left"
-    return Plan(
-        actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods), waits=waits
-    )
+    left = snapshot.left or Left(since=snapshot.now)
+    if not with_pod:
+        return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
+    here = [worker for worker in with_pod if not worker.is_leaving and not worker.has_ended]
+    held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker)]
+    pods = [worker.pod for worker in without(here, held) if worker.pod]
+    why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no known job is left"
+    gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
+    deleted = Plan(actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods))
+    return beside(ended(known), deleted, Plan(waits=waits), _missing(snapshot, left, held) if held else NOTHING)
+
+
+def _may_return(snapshot: Snapshot, left: Left) -> bool:
+    return left.runs or snapshot.now - left.since < timedelta(seconds=AWAY_S)
+
+
+def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
+    """Not if its slurmd never ran, if Slurm's last answer had none on it, if slurmctld could not find it again, or if
+    people chose to wait no longer."""
+    if worker.body.begun is None:
+        return False
+    if _may_return(snapshot, left):
+        return True
+    if not left.keeps_state or _is_overdue(snapshot, left):
+        return False
+    said, silent_since = left.said, left.silent_since or left.since
+    is_old = left.since - silent_since > timedelta(seconds=GIVEN_UP_S)
+    return said is None or is_old or bool(said.jobs_on(worker.name))
+
+
+def _is_overdue(snapshot: Snapshot, left: Left) -> bool:
+    within = limit(snapshot)
+    return within is not None and not left.runs and snapshot.now - left.since >= within
+
+
+def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:
+    nodeset = snapshot.object
+    who = f"{some([worker.name for worker in held])} may have jobs" if held else "its partition may have pending jobs"
+    if left.runs:
+        why = f"its Controller is missing, but slurmctld is not (pod {slurmctld_pod(nodeset.spec.controller_ref.name)})"
+    elif _may_return(snapshot, left):
+        why = f"its Controller is missing, for less than {AWAY_S:g} s"
+    else:
+        why = "its Controller is gone, but the volume with slurmctld's state may be there"
+    done = f". To drain them, create the Controller again. {_given_up(nodeset)}" if held else ""
+    is_stuck = not _may_return(snapshot, left)
+    wait = Wait(reason="ControllerMissing", message=f"{why}, so {who}{done}", stalled=is_stuck)
+    return Plan(waits=(wait,), again_after_s=LOOKED_AGAIN_S)
 
 
 def _given_up(nodeset: NodeSet) -> str:

@@ -11,6 +11,7 @@ from corral.kinds.derived import derived
 from corral.kinds.nodeset.arrival import settled_since
 from corral.kinds.nodeset.calls import Door, Reserved
 from corral.kinds.nodeset.gathering import Before, Told, gathered
+from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import EMPTY, ObjectRef
@@ -40,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     taken: Mapping[str, datetime] = EMPTY  # workers whose name another object has, and when each was tried last
     reservation: Reserved = Reserved()
     door: Door = Door()  # of its partition, asked for only when it is being deleted
+    left: Left | None = None  # of slurmctld, while the Controller is missing
     before: Before | None = None
 
     @derived
@@ -74,6 +76,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.machines == later.machines
         and (recent(earlier) is None) == (recent(later) is None)
         and earlier.controller == later.controller
+        and earlier.left == later.left
         and earlier.reservation == later.reservation
         and earlier.door == later.door
         and before.spec == after.spec

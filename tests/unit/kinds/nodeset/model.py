@@ -44,7 +44,7 @@ class ModelSlurm:
         assert cluster == CLUSTER
         now_s = asyncio.get_running_loop().time()
         if not self.up:
-            return Unknown(since_s=0.0, since=VIRTUAL_EPOCH, why="connection refused")
+            return Unknown(since_s=0.0, since=self.since, why="connection refused")
         if self.seen is not None and not fresh:
             return msgspec.structs.replace(self.seen, at_s=now_s, at=VIRTUAL_EPOCH + timedelta(seconds=now_s))
         return Observed(

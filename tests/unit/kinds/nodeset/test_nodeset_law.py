@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from corral.engine import Action, Create, Delete, EmitEvent, Outside
 from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, Undrain
+from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update, Window
@@ -140,7 +141,17 @@ def snapshots(draw: st.DrawFn) -> tuple[Snapshot, dict[str, AWorker]]:
     spec = replace(snapshot.object.spec, update=draw(updates), force_drain_after_seconds=limit_s)
     status = replace(snapshot.object.status, external=draw(st.booleans()))
     machines_below = {"m": machine} if machine is not None else {}
-    return replace(snapshot, object=replace(snapshot.object, spec=spec, status=status), machines=machines_below), found
+    whole = replace(snapshot, object=replace(snapshot.object, spec=spec, status=status), machines=machines_below)
+    return replace(whole, left=draw(what_is_left(whole)) if whole.controller is None else None), found
+
+
+@st.composite
+def what_is_left(draw: st.DrawFn, snapshot: Snapshot) -> Left | None:
+    said = snapshot.slurm if isinstance(snapshot.slurm, Observed) else None
+    since = NOW - timedelta(seconds=draw(st.sampled_from([10, 60, 60, 60, 9000])))
+    silent_since = since - timedelta(seconds=draw(st.sampled_from([0, 0, 900])))
+    found = Left(since=since, runs=draw(st.booleans()), said=said, silent_since=silent_since)
+    return draw(st.sampled_from([None, found, found, found]))
 
 
 def may_register(snapshot: Snapshot, worker: AWorker) -> bool:
@@ -183,11 +194,14 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
     nobody_to_ask = snapshot.controller is None and is_deleted and not snapshot.object.status.external
     for actions in parts_of(snapshot):
         for number, action in enumerate(actions):
-            if not isinstance(action, Delete) or nobody_to_ask:
+            if not isinstance(action, Delete):
                 continue
             worker = found[action.target.name]
             if worker.pod is not None and worker.pod.status.phase in ("Failed", "Succeeded"):
                 continue  # it has no process left
+            if nobody_to_ask:
+                assert_it_had_no_job(snapshot, worker)
+                continue
             assert isinstance(snapshot.slurm, Observed)
             assert worker.known
             if action.reason == "DrainForced":
@@ -201,6 +215,23 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
             before = actions[number - 1]
             assert isinstance(before, Outside)
             assert before.call == Forget(node=action.target.name, spares_others=not is_deleted)
+
+
+def assert_it_had_no_job(snapshot: Snapshot, worker: AWorker) -> None:
+    """Or never a slurmd; or people asked for it."""
+    left, limit_s, pod = snapshot.left, snapshot.object.spec.force_drain_after_seconds, worker.pod
+    assert pod is not None
+    if not any(one.state.running for one in pod.status.container_statuses):
+        return
+    assert left is not None
+    assert not left.runs
+    assert NOW - left.since >= timedelta(seconds=30)
+    if limit_s is not None and NOW - left.since >= timedelta(seconds=limit_s):
+        return
+    assert left.said is not None
+    assert left.said.jobs_on(pod.metadata.name) == ()
+    assert left.silent_since is not None
+    assert left.since - left.silent_since < timedelta(minutes=6)
 
 
 def has_registered(worker: AWorker) -> bool:
