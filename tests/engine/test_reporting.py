@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from corral.engine import Controller, Key, Outcome, Plan, Reader, Wait
+from corral.engine import Controller, Key, Outcome, Outside, OutsideFailed, Plan, Reader, Wait
 from corral.engine.reporting import GIVES_WAY_S_MAX
 from corral.testing.apiserver import FakeApiServer
 from corral.testing.operators import Operator
@@ -95,6 +96,43 @@ async def test_what_later_passes_decide_by_is_written_at_once() -> None:
     await asyncio.sleep(20)
 
     assert counting.told_before_look[:3] == [0, 1, 2]
+    await operator.stop()
+    server.stop_collecting()
+
+
+class Overtaken(ToyReconciler):
+    """Learns something in a pass that comes to nothing."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def plan(self, snapshot: ToySnapshot, /) -> Plan:
+        deed = Outside(system="sea", subject="a wave", call=snapshot.object.spec, reason="Tide", message="it is time")
+        return Plan(actions=(deed,))
+
+    async def perform(self, _call: msgspec.Struct, _snapshot: ToySnapshot, /) -> None:
+        await asyncio.sleep(1)
+        raise OutsideFailed(self._reason, "somebody was faster")
+
+    def report(self, snapshot: ToySnapshot, outcome: Outcome, /) -> ToyStatus:
+        refused = [result for result in outcome.results if result.state in ("refused", "failed")]
+        return ToyStatus.of(snapshot, outcome, copies=7 + len(refused))
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("Conflict", True), ("Superseded", True), ("Stopped", False), ("MayNotWrite", False)]
+)
+async def test_what_later_passes_decide_by_is_written_also_by_a_pass_that_was_overtaken_and_nothing_else(
+    reason: str, kept: bool
+) -> None:
+    server = a_server("bear")
+    operator = Operator(server, lambda: patient(Overtaken(reason)))
+    operator.start()
+    await asyncio.sleep(20)
+
+    toy = server.get(Toy, "bear", "default") or {}
+    assert (writes_of_status(server), "status" in toy) == ((1, True) if kept else (0, False))
+    assert not kept or toy["status"] == {"copies": 7}
     await operator.stop()
     server.stop_collecting()
 

@@ -9,6 +9,9 @@
                                  at once, words about the first would hold up the last
     what had no answer           again, whatever the cache shows: it may not show yet that the write was done
 
+What is not worth a word (UNTOLD_REASONS) leaves the conditions as they were; what later passes decide by is written all
+the same where the pass was merely overtaken (OVERTAKEN): the next one may find nothing left that it follows from.
+
 A write that fails is the pass's problem if it has no other. Of a pass that could not even observe, the conditions are
 told, and the rest of the status stays as it was: an object that nobody can look at is not ready because it once was.
 """
@@ -48,6 +51,7 @@ GIVES_WAY_S_MAX = 30.0
 
 # Passing states of ours that a person can do nothing with: not worth a status write.
 UNTOLD_REASONS = frozenset({"Conflict", "MayNotWrite", "Stopped", "Superseded"})
+OVERTAKEN = frozenset({"Conflict", "Superseded"})  # and we may still write
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -89,12 +93,15 @@ class Reporting:
 
         `follows`: another pass comes right after one that changed something.
         """
-        if _is_untold(outcome):
+        is_untold = _is_untold(outcome)
+        if is_untold and (self._controller.remembered is None or not _is_overtaken(outcome)):
             return outcome
-        status = self._controller.reconciler.report(snapshot, outcome)
+        status = self._controller.reconciler.report(snapshot, _without_conflicts(outcome) if is_untold else outcome)
         self._has_status = status is not None
-        if status is None:
+        if status is None or (is_untold and not self._is_decided_by(snapshot.object, status)):
             return outcome
+        if is_untold:
+            status = _as_told_before(snapshot.object, status)
         is_followed = follows and outcome.changed_anything and outcome.problem is None
         return await self._tell(key, snapshot.object, status, outcome, is_followed=is_followed)
 
@@ -169,6 +176,26 @@ class Reporting:
 
 def _is_untold(outcome: Outcome) -> bool:
     return outcome.problem is not None and outcome.problem.reason in UNTOLD_REASONS
+
+
+def _is_overtaken(outcome: Outcome) -> bool:
+    return outcome.problem is not None and outcome.problem.reason in OVERTAKEN
+
+
+def _without_conflicts(outcome: Outcome) -> Outcome:
+    """A kind that tells what was refused has nothing to tell of it: it is as if it had not been tried."""
+    results = tuple(
+        msgspec.structs.replace(one, state="skipped", message="") if one.reason in OVERTAKEN else one
+        for one in outcome.results
+    )
+    return msgspec.structs.replace(outcome, results=results)
+
+
+def _as_told_before(obj: Object, status: Any) -> Any:
+    """What is new in it, except what it says of this pass."""
+    before: Any = getattr(obj, "status", None)
+    told = {name: getattr(before, name) for name in ("observed_generation", "conditions") if hasattr(before, name)}
+    return msgspec.structs.replace(status, **told)
 
 
 def _with_verdict(obj: Object, outcome: Outcome, now: datetime) -> tuple[Condition, ...]:
