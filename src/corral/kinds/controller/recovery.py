@@ -9,11 +9,14 @@ Killed, slurmctld loses its last seconds. What follows from that does not heal b
 
 So workers that hold jobs from before are told to register again as soon as they are believed, and such records are
 closed. One that begins with an empty state though it is not new has lost everything: it knows none of the workers that
-were ready before, which register only when they start, and none of the jobs that slurmdbd has open records of.
+were ready before, which register only when they start, and none of the jobs that slurmdbd has open records of. A worker
+that somebody had drained would register without its drain: it is told when its NodeSet has seen the loss, and so its
+pod shows it (`shown.MISSING`). Nobody misses it meanwhile.
 
 All of it follows from what slurmctld, slurmd, slurmdbd and kubelet say; nothing is remembered.
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from corral.engine import NOTHING, READY, Action, EmitEvent, Outside, Plan, target
@@ -31,11 +34,14 @@ from corral.kinds.controller.snapshot import (
     slurmdbd,
     some,
 )
+from corral.kinds.nodeset.shown import shows_somebodys_drain
+from corral.kube.models.core_v1 import Pod
 
 BELIEVED_AFTER = timedelta(seconds=25)  # slurmctld's own: BatchStartTimeout (10 s) and MessageTimeout (10 s)
 COMPARED_AFTER = timedelta(seconds=60)  # slurmctld has then told slurmdbd what it had kept for it
 HEALED_AFTER = timedelta(minutes=10)  # by then every slurmd has registered without being told
 ASK_AGAIN_S = 60.0  # slurmdbd, that says it is up
+SHOWN_WITHIN_S = 5.0  # how often to check whether a NodeSet has seen the loss
 REGISTERED_MAX = 200  # workers in one pass
 READY_BEFORE = timedelta(seconds=5)  # three clocks: ours, the pod's, kubelet's
 SLURMD = "slurmd"
@@ -81,26 +87,34 @@ def _after_a_kill(snapshot: Snapshot, revival: Revival, as_of: datetime) -> Plan
 
 def _after_a_loss(snapshot: Snapshot, beginning: Beginning, as_of: datetime) -> Plan:
     actions: tuple[Action, ...] = ()
+    again_s = SHOWN_WITHIN_S if any(map(_may_lose_its_drain, _unknown(snapshot, beginning))) else None
     emptied = f"slurmctld started with an empty state at {beginning.at:%H:%M:%S}"
     if pods := strangers(snapshot, beginning):
         message = f"{emptied}: {_again(pods)}"
         actions += _done(snapshot, some(pods), RegisterAnew(pods=pods), "WorkersRegister", message)
     records = _reliable_from(snapshot.accounting, beginning.at)
     if records is None or as_of < records:
-        return Plan(actions=actions)
+        return Plan(actions=actions, again_after_s=again_s)
     actions += _closed(snapshot, beginning.lost, emptied)
-    return Plan(actions=actions, again_after_s=ASK_AGAIN_S if beginning.lost is None else None)
+    return Plan(actions=actions, again_after_s=again_s or (ASK_AGAIN_S if beginning.lost is None else None))
 
 
 def strangers(snapshot: Snapshot, beginning: Beginning) -> tuple[str, ...]:
-    """Workers that were ready before slurmctld began, and that it does not know."""
+    """Workers that were ready before slurmctld began, and that it does not know; so many are told in one pass."""
+    found = (pod.metadata.name for pod in _unknown(snapshot, beginning) if not _may_lose_its_drain(pod))
+    return tuple(found)[:REGISTERED_MAX]
+
+
+def _unknown(snapshot: Snapshot, beginning: Beginning) -> Iterator[Pod]:
     before = beginning.at - READY_BEFORE
-    found = (
-        holder.pod.metadata.name
-        for holder in snapshot.holders
-        if _is_slurmd(holder) and (since := _ready_since(holder)) is not None and since < before
-    )
-    return tuple(pod for pod in found if pod not in beginning.known)[:REGISTERED_MAX]
+    for holder in snapshot.holders:
+        is_new = holder.pod.metadata.name not in beginning.known
+        if is_new and _is_slurmd(holder) and (since := _ready_since(holder)) is not None and since < before:
+            yield holder.pod
+
+
+def _may_lose_its_drain(pod: Pod) -> bool:
+    return shows_somebodys_drain(pod.status.conditions)
 
 
 def believed_at(revival: Revival) -> datetime:

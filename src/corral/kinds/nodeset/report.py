@@ -56,8 +56,19 @@ def report(snapshot: Snapshot, outcome: Outcome) -> NodeSetStatus:
 
 
 def decided_by(status: NodeSetStatus) -> tuple[object, ...]:
-    """What later passes read again. Where workers are pinned is not here: it follows from their pods, one by one."""
-    return status.lost_drains, status.ordinals, status.reservation, status.external
+    """What later passes read again; of Slurm's nodes only whether there are any, for a deletion without an answer.
+
+    Where workers are is empty unless they are pinned: a pod may end before its node would be told as a detail.
+    """
+    has_nodes = status.idle + status.allocated + status.draining + status.down > 0
+    return (
+        status.lost_drains,
+        status.ordinals,
+        status.reservation,
+        status.external,
+        status.ordinal_to_node,
+        has_nodes,
+    )
 
 
 def _as_planned(outcome: Outcome) -> Outcome:
@@ -84,10 +95,13 @@ def _asked(snapshot: Snapshot) -> Asked | None:
 
 
 def _lost_drains(snapshot: Snapshot, asked: Asked | None) -> Mapping[str, str]:
+    """Also of those that stay for now though nobody asks for them: they may be of the other mode, and held back."""
     controller = snapshot.controller
     if asked is None or controller is None:
-        return snapshot.object.status.lost_drains
-    return lost_drains(snapshot, lambda: lasting(snapshot, controller, asked))
+        return lost_drains(snapshot, None)
+    return lost_drains(
+        snapshot, lambda: lasting(snapshot, controller, asked) | {worker.name for worker in snapshot.live}
+    )
 
 
 def slurm_reachable(snapshot: Snapshot) -> Condition:

@@ -3,13 +3,15 @@
 There is one for the node's base state and one for each flag that people act on, all True, with Slurm's reason as the
 message, and who gave it and when, as scontrol writes it; those that no longer hold are taken away. Flags that come and
 go with each job (COMPLETING) are not shown. Who showed something and has no record any more is `SlurmNodeStateMissing`;
-who has never registered shows nothing.
+who has never registered shows nothing. Somebody's reason for a drain stays when the record has vanished, or when
+slurmctld has put its own in place of it: `restoring` drains with it again.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from corral.kinds.nodeset.whose import are_somebodys_words, is_drained_for_its_registration
 from corral.kube.meta import Model
 from corral.kube.models.core_v1 import Pod, PodCondition
 from corral.slurm.states import Base, Flag
@@ -67,6 +69,11 @@ def said_of_drain(there: Sequence[PodCondition]) -> str:
     return found[0] if found else ""
 
 
+def shows_somebodys_drain(there: Sequence[PodCondition]) -> bool:
+    """And a record of it, as far as is known."""
+    return any(one.type == DRAINED and one.status == "True" and are_somebodys_words(one.message) for one in there)
+
+
 def _kinds(there: Sequence[PodCondition], node: Node | None) -> tuple[str, ...]:
     if node is not None:
         return _kinds_of(node.state.base, node.state.flags)
@@ -85,8 +92,10 @@ def _word(value: str) -> str:
 
 
 def _message(there: Sequence[PodCondition], node: Node | None) -> str:
-    if node is None:
-        return said_of_drain(there)
+    if node is None or is_drained_for_its_registration(node.state, node.reason):
+        said = said_of_drain(there)
+        if node is None or are_somebodys_words(said):
+            return said
     return _reason(node) if node.reason else ""
 
 

@@ -41,11 +41,17 @@ def is_somebodys(state: NodeState, reason: str) -> bool:
     if reason.startswith(REASON_PREFIX):
         return False
     if has_drain(state):
-        return not _is_drained_for_its_registration(state, reason)
+        return not is_drained_for_its_registration(state, reason)
     return is_out(state) and bool(reason) and not reason.startswith(SLURMCTLDS_OWN)
 
 
-def _is_drained_for_its_registration(state: NodeState, reason: str) -> bool:
+def are_somebodys_words(text: str) -> bool:
+    """Of a drain's reason as a pod shows it, followed by who gave it first. Admins have other names than slurm."""
+    is_slurmctlds = text.startswith(REGISTERED_LESS) and text.partition(" [")[2].startswith("slurm@")
+    return bool(text) and not text.startswith(REASON_PREFIX) and not is_slurmctlds
+
+
+def is_drained_for_its_registration(state: NodeState, reason: str) -> bool:
     """By slurmctld itself."""
     is_invalid = Flag.INVALID_REG in state.flags and Flag.FAIL not in state.flags
     return is_invalid and reason.startswith(REGISTERED_LESS)

@@ -25,6 +25,13 @@ def a_worker(name: str, *, ready: bool = True, ready_s: float = 3600) -> Holder:
     return Holder(pod=Pod(metadata=meta(name), spec=spec, status=PodStatus(conditions=(condition,))), daemon="slurmd")
 
 
+def showing(worker: Holder, kind: str, words: str) -> Holder:
+    """With what its NodeSet has last seen of its node."""
+    shown = PodCondition(type=f"SlurmNodeState{kind}", status="True", message=words)
+    status = msgspec.structs.replace(worker.pod.status, conditions=(*worker.pod.status.conditions, shown))
+    return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, status=status))
+
+
 def an_accounting(*, ready: bool = True, ready_s: float = 3600) -> Accounting:
     state = "True" if ready else "False"
     said = Condition(type="Ready", status=state, reason="AsDesired", last_transition_time=ago(ready_s))
@@ -138,6 +145,30 @@ def test_a_slurmctld_that_lost_its_state_hears_all_workers_of_before_at_once() -
 def test_a_worker_that_came_with_or_after_an_empty_slurmctld_registers_by_itself() -> None:
     seen = msgspec.structs.replace(begun(60), holders=(a_worker("worker-1", ready_s=59), a_worker("w", ready=False)))
     assert recovery.plan(seen) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "told"),
+    [
+        ("Drain", "bad DIMM [root@2026-11-01T10:00:00Z]", False),
+        ("Drain", "Low on coolant [root@2026-11-01T10:00:00Z] [slurm@2026-11-02T10:00:00Z]", False),
+        ("Missing", "bad DIMM [root@2026-11-01T10:00:00Z]", True),
+        ("Drain", "corral: scale-in of NodeSet lab/gpu [slurm@2026-11-01T10:00:00Z]", True),
+        ("Drain", "Low CPUs [slurm@2026-11-01T10:00:00Z]", True),
+        ("Idle", "was drained once", True),
+    ],
+)
+def test_whom_somebody_has_drained_registers_when_its_nodeset_knows_of_the_loss(
+    kind: str, words: str, told: bool
+) -> None:
+    drained = showing(a_worker("worker-1"), kind, words)
+    seen = msgspec.structs.replace(begun(3), holders=(drained, a_worker("worker-2")))
+    found = recovery.plan(seen)
+    assert calls(found) == [RegisterAnew(pods=("worker-1", "worker-2") if told else ("worker-2",))]
+    assert found.again_after_s == (None if told else recovery.SHOWN_WITHIN_S)
+    alone = msgspec.structs.replace(seen, holders=(drained,))
+    assert alone.running is not None
+    assert recovery.is_unfinished(alone, alone.running) is told, "slurmctld has nothing new to say of it"
 
 
 def test_records_of_a_lost_state_are_closed_without_waiting_since_slurmctld_has_kept_nothing() -> None:

@@ -10,12 +10,13 @@ from tests.unit.kinds.nodeset.test_nodeset_life import a_world
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_when_its_slurmd_registers_while_the_loss_is_being_shown() -> None:
+@pytest.mark.parametrize("fault", [Fault.SLOW, Fault.CONFLICT])
+async def test_when_its_slurmd_registers_while_the_loss_is_being_shown(fault: Fault) -> None:
     async with a_world(2) as world:
         world.slurm.reasons["gpu-0"] = "bad DIMM"
         world.slurm.changed()
         await asyncio.sleep(600)
-        world.server.fail_next(Fault.SLOW, method="PATCH", resource="pods", times=2)
+        world.server.fail_next(fault, method="PATCH", resource="pods", times=2)
         before = len(world.server.trace)
         world.slurm.reasons.clear()
         world.slurm.changed()

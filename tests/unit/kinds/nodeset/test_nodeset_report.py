@@ -4,7 +4,7 @@ import msgspec
 
 from corral.engine import Outcome
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.report import decided_by, report
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSetStatus
 from tests.unit.kinds.nodeset.builders import OURS, UNKNOWN, a_snapshot, a_worker
@@ -51,3 +51,9 @@ def test_a_nodeset_with_all_its_workers_is_ready() -> None:
 
 def test_a_suspended_nodeset_says_so() -> None:
     assert "suspend" in condition(said(a_snapshot(a_worker(0), replicas=9, suspend=True)), "Ready")[1]
+
+
+def test_that_slurm_has_nodes_of_it_is_noted_at_once_and_how_many_is_not() -> None:
+    none, one, two = NodeSetStatus(), NodeSetStatus(idle=1), NodeSetStatus(idle=1, draining=1)
+    assert decided_by(none) != decided_by(one)
+    assert decided_by(one) == decided_by(two)
