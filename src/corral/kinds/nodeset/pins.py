@@ -1,7 +1,8 @@
 """Workers that come back to the Kubernetes node that they were on (`spec.pinToNode`). Pure.
 
-Where each is, the status remembers by ordinal. A pin holds while its node is cordoned or not ready: the worker waits.
-It is gone when the node is, when the pod no longer fits there, and when the ordinal is not asked for any more.
+Where each is, or was when its pod ended, the status remembers by ordinal. A pin holds while its node is cordoned or not
+ready: the worker waits. It is gone when the node is, when the pod no longer fits there, and when the ordinal is not
+asked for any more.
 """
 
 from collections.abc import Set
@@ -20,13 +21,15 @@ def pins(snapshot: Snapshot, asked: Set[int]) -> dict[str, str]:
     spec, before = snapshot.object.spec, snapshot.object.status.ordinal_to_node
     if not spec.pin_to_node or spec.is_per_machine:
         return {}
-    here = {str(w.ordinal): w.pod.spec.node_name for w in snapshot.live if w.pod is not None and w.ordinal is not None}
+    on = [(w, str(w.ordinal), w.pod.spec.node_name) for w in snapshot.workers if w.pod and w.ordinal is not None]
+    here = {ordinal: machine for worker, ordinal, machine in on if worker.is_live and machine}
+    ending = {ordinal: machine for worker, ordinal, machine in on if not worker.is_live and machine}
     missed = {
         ordinal: machine
-        for ordinal, machine in before.items()
-        if not here.get(ordinal) and machine in snapshot.machines and ordinal.isdecimal() and int(ordinal) in asked
+        for ordinal, machine in {**before, **ending}.items()
+        if ordinal not in here and machine in snapshot.machines and ordinal.isdecimal() and int(ordinal) in asked
     }
-    found = {**{ordinal: machine for ordinal, machine in here.items() if machine}, **missed}
+    found = {**here, **missed}
     return {ordinal: found[ordinal] for ordinal in sorted(found, key=int)}
 
 
@@ -35,5 +38,6 @@ def pinned(snapshot: Snapshot, controller: Controller, vacant: tuple[Place, ...]
     if not known:
         return vacant
     spec = pod_of_nobody(snapshot.object, controller).spec
-    fit = {ordinal: name for ordinal, name in known.items() if matches(spec, snapshot.machines[name])}
+    there = {ordinal: snapshot.machines[name] for ordinal, name in known.items() if name in snapshot.machines}
+    fit = {ordinal: known[ordinal] for ordinal, machine in there.items() if matches(spec, machine)}
     return tuple(replace(place, pinned=fit.get(str(place.ordinal), "")) for place in vacant)

@@ -10,7 +10,7 @@ from corral.engine import Create, Delete, Outcome, Plan, RemoveFinalizer
 from corral.kinds import names
 from corral.kinds.nodeset.ordinals import folded, unfolded
 from corral.kinds.nodeset.plan import plan
-from corral.kinds.nodeset.report import report
+from corral.kinds.nodeset.report import decided_by, report
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import ClaimMeta, ClaimRetention, ClaimTemplate, NodeSet
 from corral.kinds.nodeset.worker import worker_pod
@@ -189,6 +189,33 @@ def test_where_workers_are_is_remembered_by_ordinal() -> None:
     assert report(snapshot, Outcome(plan=Plan())).ordinal_to_node == {"0": "m3", "1": "m2"}
     off = replace(snapshot, object=replace(snapshot.object, spec=replace(snapshot.object.spec, pin_to_node=False)))
     assert report(off, Outcome(plan=Plan())).ordinal_to_node == {}
+
+
+def placed_on(worker: AWorker, machine: str) -> AWorker:
+    assert worker.pod is not None
+    return replace(worker, pod=replace(worker.pod, spec=replace(worker.pod.spec, node_name=machine)))
+
+
+@pytest.mark.parametrize("ending", [a_worker(0, leaving=True), a_worker(0, phase="Failed")])
+def test_a_worker_whose_pod_ends_before_anybody_noted_its_node_comes_back_there(ending: AWorker) -> None:
+    snapshot = pinning(placed_on(ending, "m3"), machines=["m3"], pins={}, replicas=1)
+    assert report(snapshot, Outcome(plan=Plan())).ordinal_to_node == {"0": "m3"}
+    unwanted = replace(snapshot, object=replace(snapshot.object, spec=replace(snapshot.object.spec, replicas=0)))
+    assert report(unwanted, Outcome(plan=Plan())).ordinal_to_node == {}
+
+
+def test_where_workers_are_is_noted_at_once_only_if_they_come_back_there() -> None:
+    snapshot = pinning(placed_on(a_worker(0), "m3"), machines=["m3"], pins={}, replicas=1)
+    found = report(snapshot, Outcome(plan=Plan()))
+    assert decided_by(found) != decided_by(replace(found, ordinal_to_node={}))
+    spec = replace(snapshot.object.spec, pin_to_node=False)
+    free = replace(snapshot, object=replace(snapshot.object, spec=spec))
+    assert report(free, Outcome(plan=Plan())).ordinal_to_node == {}
+
+
+def test_a_worker_on_a_node_that_is_gone_does_not_keep_others_from_being_made() -> None:
+    snapshot = pinning(placed_on(a_worker(0), "gone"), machines=[], pins={}, replicas=2)
+    assert bound(plan(snapshot)) == {"gpu-1": []}
 
 
 # --- ordinals that are not the first ones: a scale-in has kept the busy workers
