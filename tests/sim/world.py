@@ -7,7 +7,8 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
                out by a taint
     drains     an operator neither lifts nor overwrites nor forgets what somebody else has drained, set down or marked
                as failing, unless that happened after the look that it takes directly before; nor unless its NodeSet
-               is deleted
+               is deleted. One that slurmctld has lost, as the worker's pod has shown, is there again when the world has
+               settled, unless a person has lifted it or asked for other workers
     queues     no job ends with the partition of a NodeSet that is deleted
     plans      an operator asks nobody for anything that its last plan of a NodeSet does not list, word for word, and
                leaves out nothing of it without a problem
@@ -29,7 +30,9 @@ from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.rest import RestClusters
+from corral.kinds.nodeset.shown import MISSING
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.whose import are_somebodys_words
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import Pod
@@ -98,7 +101,8 @@ class World:
         self.server.register(NodeSet, scale=Scale())
         for kind in (SlurmController, RestApi):
             self.server.register(kind)
-        self.slurm = Slurmctld(self.server.now_s, Random(f"{seed} slurm"), lambda text: self.server.note("slurm", text))
+        self.lost_drains: dict[str, str] = {}  # by worker: what its pod says of a drain that slurmctld has lost
+        self.slurm = Slurmctld(self.server.now_s, Random(f"{seed} slurm"), self._slurm_notes)
         self.rest = Slurmrestd(self.slurm, self.server.now_s, Random(f"{seed} rest"))
         self.server.on_request, self.rest.on_request = self._kubernetes_is_asked, self._slurm_is_asked
         self.rest.before_write, self.rest.after_write = self._before_slurm_write, self._after_slurm_write
@@ -140,6 +144,7 @@ class World:
 
     def make(self, name: str, **spec: object) -> None:
         self.deleted_sets.discard(name)
+        self._ask_for_others(name)
         self.server.add(
             {
                 "apiVersion": API,
@@ -152,6 +157,8 @@ class World:
     def change(self, name: str, **spec: object) -> None:
         if self.nodeset(name) is not None:
             self.server.note("", f"people change {name}: {spec}")
+            if not spec.keys().isdisjoint(("replicas", "scalingMode")):
+                self._ask_for_others(name)
             self.server.edit(NodeSet, name, NAMESPACE, merge={"spec": spec})
 
     def nodeset(self, name: str) -> Json | None:
@@ -223,6 +230,23 @@ class World:
         if not came_after_a_look and set_of(node) not in self.deleted_sets:
             self._break(f"{client}: {verb}, which is somebody else's: {record.reason!r}")
 
+    def _slurm_notes(self, text: str) -> None:
+        """A kill forgets what was drained just before: nobody has to know that."""
+        self.server.note("slurm", text)
+        if text.startswith(("root undrains ", "root resumes ")):
+            self.lost_drains.pop(text.split()[-1], None)
+        if text == "slurmctld is killed":
+            self.lost_drains = {name: why for name, why in self.lost_drains.items() if name not in self.slurm.nodes}
+
+    def _ask_for_others(self, name: str) -> None:
+        """A drain goes with the place of its worker, and another may come there."""
+        self.lost_drains = {worker: why for worker, why in self.lost_drains.items() if set_of(worker) != name}
+
+    def _check_drains(self) -> None:
+        records = [(self.slurm.nodes[name], why) for name, why in self.lost_drains.items() if name in self.slurm.nodes]
+        if gone := [f"{one.name} ({why})" for one, why in records if not (one.drain and is_foreign(one))]:
+            raise LawBroken(f"somebody's drain did not come back: {', '.join(gone)}")
+
     def _break(self, what: str) -> None:
         self.server.note("", f"LAW BROKEN: {what}")
         self.broken.append(what)
@@ -280,6 +304,7 @@ class World:
                 continue
             plans = await plans_for_all(client, self.build("onlooker"), self.server.now())
             if all(plan.is_empty for plan in plans.values()) and not is_late:
+                self._check_drains()
                 return
             if is_late:
                 left = [f"{key}: {line}" for key, plan in plans.items() for line in summary_lines(plan)]
@@ -288,6 +313,8 @@ class World:
     def _something_was_written(self, change: Change) -> None:
         if change.key.resource not in ("leases.coordination.k8s.io", "events.events.k8s.io"):
             self._quiet_since_s = self.server.now_s()
+        if change.key.resource == "pods" and (why := lost_words(change.after)) and why != lost_words(change.before):
+            self.lost_drains[change.key.name] = why
 
     async def planned(self, name: str) -> tuple[str, ...]:
         """What `corral plan` would say of a NodeSet."""
@@ -304,6 +331,13 @@ def is_foreign(record: Record) -> bool:
     is_invalid = record.invalid and record.reason == LOW and not record.fail
     is_out = record.drain or record.down or record.fail
     return is_out and not record.reason.startswith(REASON_PREFIX) and not is_lost and not is_invalid
+
+
+def lost_words(pod: Json | None) -> str:
+    """Of somebody's drain whose record is gone."""
+    shown = ((pod or {}).get("status") or {}).get("conditions") or ()
+    said = [one.get("message", "") for one in shown if one["type"] == MISSING]
+    return next((text for text in said if are_somebodys_words(text)), "")
 
 
 def set_of(worker: str) -> str:
