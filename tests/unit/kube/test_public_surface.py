@@ -27,7 +27,7 @@ def test_the_verbs_are_these_and_none_replaces_an_object() -> None:
         "create", "make", "apply", "patch", "delete", "evict",
         "get_scale", "set_scale", "logs", "exec", "exec_stream", "act", "attach",
         "server_version", "resources", "served", "openapi", "openapi_paths",
-        "fenced", "statistics", "close",
+        "fenced", "may_write", "statistics", "close",
     }  # fmt: skip
 
 
