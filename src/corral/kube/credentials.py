@@ -8,16 +8,19 @@ secret in its `repr`, and no error quotes one.
 from __future__ import annotations
 
 import base64
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 import msgspec
+from yarl import URL
 
 from corral.kube.errors import CredentialsError, Subject
 
 FILE_AGE_S_MAX = 60.0  # a projected token lives for an hour at least; the kubelet renews it at 80 %
+CONTROL = "a line break or another control character"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +116,20 @@ class Reread:
     def forget(self, refused: Auth) -> None:
         if self._held is refused:
             self._held = None
+
+
+def fits_header(text: str) -> bool:
+    """A header cannot carry `CONTROL`. Said when credentials are read, and not by aiohttp in the midst of a request."""
+    return re.search(r"[\x00-\x1f\x7f]", text) is None
+
+
+def can_be_asked(url: str) -> bool:
+    """Whether it has a host, and a port that can be one: yarl would raise only when the first request is made."""
+    try:
+        parts = URL(url, encoded=True)
+        return bool(parts.host) and parts.port is not None
+    except ValueError:
+        return False
 
 
 def wrong(origin: str, message: str) -> CredentialsError:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from corral.kube.certificates import check_certificate
-from corral.kube.credentials import Auth, ClientCertificate, Server, wrong
+from corral.kube.credentials import CONTROL, Auth, ClientCertificate, Server, fits_header, wrong
 from corral.kube.errors import CredentialsError
 
 GROUP = "client.authentication.k8s.io"
@@ -169,6 +169,8 @@ class ExecPlugin:
 
     def _auth_of(self, status: "_ExecStatus") -> Auth:
         pair = None
+        if not fits_header(status.token):
+            raise self._wrong(f"answered with a token that holds {CONTROL}")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise self._wrong("answered with only one of clientCertificateData and clientKeyData")
         if status.client_certificate_data:

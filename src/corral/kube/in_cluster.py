@@ -36,9 +36,12 @@ def in_cluster_credentials(environment: Mapping[str, str], folder: Path = FOLDER
 
 def _ca(folder: Path, origin: str) -> bytes:
     try:
-        return (folder / "ca.crt").read_bytes()
+        ca = (folder / "ca.crt").read_bytes()
     except OSError as error:
         raise wrong(origin, f"ca.crt: {error.strerror}") from None
+    if not ca.strip():  # with no authority of its own, whoever the system trusts would be trusted
+        raise wrong(origin, "ca.crt: it is empty")
+    return ca
 
 
 def _namespace(folder: Path) -> str:

@@ -20,7 +20,18 @@ import msgspec
 import yaml
 
 from corral.kube.certificates import check_certificate
-from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server, Source, wrong
+from corral.kube.credentials import (
+    CONTROL,
+    Auth,
+    ClientCertificate,
+    Credentials,
+    Reread,
+    Server,
+    Source,
+    can_be_asked,
+    fits_header,
+    wrong,
+)
 from corral.kube.errors import CredentialsError
 from corral.kube.exec_plugin import ExecPlugin, Plugin, cluster_info
 from corral.kube.proxies import checked_proxy
@@ -184,7 +195,7 @@ def _server(path: Path, named: NamedCluster) -> Server:
     cluster, origin = named.cluster, f"{path}, cluster {named.name}"
     if "@" in cluster.server:
         raise wrong(origin, "server: a URL without a user name; name and password belong to the user's entry")
-    if not re.match(r"https?://[^/]", cluster.server):
+    if not re.match(r"https?://[^/]", cluster.server) or not can_be_asked(cluster.server):
         raise wrong(origin, f"server: expected a URL like https://host:6443, got {cluster.server!r}")
     ca = _bytes(
         origin, path, "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
@@ -216,7 +227,7 @@ def _source(
             origin=who,
             folder=path.parent,
             cluster=cluster_info(server, told),
-            impersonation=_impersonation(user),
+            impersonation=_impersonation(user, who),
             now=now,
         )
     source = Reread(lambda: _read_auth(user, path, who, now()))
@@ -237,20 +248,21 @@ def _read_auth(user: User, path: Path, origin: str, now: datetime) -> Auth:
         username=user.username,
         password=user.password,
         certificate=pair,
-        impersonation=_impersonation(user),
+        impersonation=_impersonation(user, origin),
     )
 
 
 def _token(user: User, path: Path, origin: str) -> str:
     """The file goes before the value, as in kubectl; the value stands in while the file cannot be read."""
-    if not user.token_file:
-        return user.token
-    try:
-        return read_token(path.parent / user.token_file, origin)
-    except CredentialsError:
-        if user.token:
-            return user.token
-        raise
+    if user.token_file:
+        try:
+            return read_token(path.parent / user.token_file, origin)
+        except CredentialsError:
+            if not user.token:
+                raise
+    if not fits_header(user.token):
+        raise wrong(origin, f"token: expected one line with a token, found {CONTROL}")
+    return user.token
 
 
 def read_token(path: Path, origin: str) -> str:
@@ -262,24 +274,42 @@ def read_token(path: Path, origin: str) -> str:
     return token
 
 
-def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: User, origin: str) -> tuple[tuple[str, str], ...]:
     extra = ((f"Impersonate-Extra-{key}", value) for key, values in user.as_user_extra.items() for value in values)
-    return (
+    headers: tuple[tuple[str, str], ...] = (
         *((("Impersonate-User", user.as_user),) if user.as_user else ()),
         *((("Impersonate-Uid", user.as_uid),) if user.as_uid else ()),
         *(("Impersonate-Group", group) for group in user.as_groups),
         *extra,
     )
+    if not all(fits_header(name) and fits_header(value) for name, value in headers):
+        raise wrong(origin, f"as, as-uid, as-groups, as-user-extra: expected one line each, found {CONTROL}")
+    return headers
 
 
 def _bytes(origin: str, config_path: Path, field: str, file: str, data: str) -> bytes:
-    """The data goes before the file, as in kubectl."""
+    """The data goes before the file, as in kubectl.
+
+    What is given and empty is not taken as not given: then whoever the system trusts would be trusted, or we would be
+    anonymous, and nobody would know why.
+    """
     if data:
-        try:
-            return base64.b64decode("".join(data.split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise wrong(origin, f"{field}-data: not base64") from None
-    return _file_bytes(origin, config_path.parent / file, field) if file else b""
+        where, content = f"{field}-data", _decoded(origin, field, data)
+    elif file:
+        path = config_path.parent / file
+        where, content = f"{field} {path}", _file_bytes(origin, path, field)
+    else:
+        return b""
+    if not content.strip():
+        raise wrong(origin, f"{where}: it is empty")
+    return content
+
+
+def _decoded(origin: str, field: str, data: str) -> bytes:
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise wrong(origin, f"{field}-data: not base64") from None
 
 
 def _file_bytes(origin: str, path: Path, field: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
-from corral.kube.credentials import Server, wrong
+from corral.kube.credentials import Server, can_be_asked, wrong
 
 
 def proxy_for(server: Server, proxies: Mapping[str, str]) -> str:
@@ -24,9 +24,13 @@ def proxy_for(server: Server, proxies: Mapping[str, str]) -> str:
 
 def checked_proxy(url: str, origin: str) -> str:
     """Without a scheme it is one of HTTP, as in kubectl. It may hold a password: what is wrong is told without it."""
-    scheme, has_scheme, _ = url.partition("://")
-    if not url or not has_scheme:
-        return url and f"http://{url}"
+    if not url:
+        return ""
+    if "://" not in url:
+        url = f"http://{url}"
+    scheme = url.partition("://")[0]
     if scheme.lower() not in ("http", "https"):
         raise wrong(origin, f"{scheme}:// is not supported; give the URL of a proxy of http:// or https://")
+    if not can_be_asked(url):
+        raise wrong(origin, "expected a URL like http://host:3128, and the host or the port cannot be one")
     return url

@@ -166,6 +166,8 @@ async def test_it_gets_its_arguments_and_environment(program: Program, tmp_path:
         (credential(clientCertificateData="x", clientKeyData=SECRET), "not a PEM certificate"),
         (credential(token=SECRET, expirationTimestamp=NOW.isoformat()), "a credential that expired at"),
         (credential(token=SECRET, expirationTimestamp="soon"), "Invalid RFC3339"),
+        (credential(token=f"{SECRET}\n"), "a token that holds a line break or another control character"),
+        (credential(token=f"{SECRET}\x00"), "a token that holds a line break or another control character"),
     ],
 )
 async def test_an_answer_that_cannot_be_used_is_said_and_not_shown(program: Program, answer: str, says: str) -> None:

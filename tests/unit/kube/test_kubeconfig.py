@@ -18,6 +18,7 @@ from tests.unit.kube.authority import DAY, NOW, Authority, encrypted
 AUTHORITY = Authority()
 GOOD = AUTHORITY.issue("somebody")
 SECRET = "s3cr3t-value"
+EMPTY = "/dev/null"
 
 Write = Callable[..., Path]
 
@@ -135,7 +136,13 @@ def test_files_of_the_list_that_do_not_exist_are_passed_over(write: Write, tmp_p
     [
         pytest.param({"cluster": {"server": "10.0.0.1"}}, "expected a URL like https://host:6443", id="server"),
         pytest.param({"cluster": {"server": "https://a:b@c"}}, "without a user name", id="password in the URL"),
+        pytest.param({"cluster": {"server": "https://host:abc"}}, "a URL like .*, got 'https://host:abc'", id="port"),
+        pytest.param({"cluster": {"server": "https://host:99999"}}, "expected a URL like https://host", id="high port"),
+        pytest.param({"cluster": {"server": "https://:6443"}}, "expected a URL like https://host:6443", id="no host"),
+        pytest.param({"cluster": {"server": "https://[::1"}}, "expected a URL like https://host:6443", id="half IPv6"),
         pytest.param({"cluster": {"certificate-authority": "ca.crt"}}, "ca.crt: No such file", id="no CA file"),
+        pytest.param({"cluster": {"certificate-authority": EMPTY}}, f"authority {EMPTY}: it is empty", id="empty CA"),
+        pytest.param({"cluster": {"certificate-authority-data": " "}}, "authority-data: it is empty", id="empty data"),
         pytest.param({"cluster": {"certificate-authority-data": "%%%"}}, "authority-data: not base64", id="CA base64"),
         pytest.param(
             {"cluster": {"certificate-authority-data": encoded(b"x"), "insecure-skip-tls-verify": True}},
@@ -143,13 +150,46 @@ def test_files_of_the_list_that_do_not_exist_are_passed_over(write: Write, tmp_p
             id="CA and insecure",
         ),
         pytest.param({"cluster": {"proxy-url": "socks5://p:1"}}, "socks5:// is not supported", id="proxy"),
+        pytest.param({"cluster": {"proxy-url": "http://p:x"}}, "a URL like http://host:3128", id="port of the proxy"),
         pytest.param({"context": {"cluster": "gone"}}, "there is no cluster 'gone'; there is: lab", id="no cluster"),
         pytest.param({"context": {"user": "gone"}}, "there is no user 'gone'; there is: lab", id="no user"),
         pytest.param({"context": {"cluster": ""}}, "names no cluster", id="context without cluster"),
         pytest.param({"current": "gone"}, "there is no context 'gone'; there is: lab", id="no context"),
         pytest.param({"current": None}, "no current context is set; name one of: lab", id="no current context"),
         pytest.param({"user": {"client-certificate-data": encoded(GOOD.certificate)}}, "needed together", id="no key"),
+        pytest.param(
+            {"user": {"client-certificate": EMPTY, "client-key": EMPTY}},
+            f"client-certificate {EMPTY}: it is empty",
+            id="empty certificate",
+        ),
+        pytest.param(
+            {"user": {"client-certificate-data": encoded(GOOD.certificate), "client-key": EMPTY}},
+            f"client-key {EMPTY}: it is empty",
+            id="empty key",
+        ),
         pytest.param({"user": {"tokenFile": "absent"}}, "absent: No such file", id="no token file"),
+        pytest.param({"user": {"tokenFile": EMPTY}}, "one line with a token, found none", id="empty token file"),
+        pytest.param({"user": {"token": f"{SECRET}\n"}}, "token: .* found a line break or another", id="token's end"),
+        pytest.param(
+            {"user": {"tokenFile": "absent", "token": f"{SECRET}\x07"}},
+            "token: .* found a line break or another",
+            id="control character in the token that stands in",
+        ),
+        *(
+            pytest.param({"user": {"as": "bob", field: value}}, "as-user-extra: .* found a line break", id=named)
+            for named, field, value in (
+                ("as", "as", "bob\r\nX: y"),
+                ("uid", "as-uid", "7\n"),
+                ("group", "as-groups", ["a", "b\n"]),
+                ("extra", "as-user-extra", {"scope": ["x\n"]}),
+                ("name of an extra", "as-user-extra", {"sc\nope": ["x"]}),
+            )
+        ),
+        pytest.param(
+            {"user": {"as": "bob\n", "exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"}}},
+            "as-user-extra: .* found a line break",
+            id="impersonation beside a plugin",
+        ),
         pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider was removed", id="auth provider"),
         pytest.param({"user": {"token": 7}}, r"not a kubeconfig: Expected `str`, got `int`", id="type"),
         pytest.param(
@@ -165,6 +205,7 @@ def test_what_is_wrong_is_said(write: Write, parts: dict[str, Any], says: str) -
     with pytest.raises(CredentialsError, match=says) as caught:
         load(path)
     assert str(path) in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 def certificate(pair: Any) -> dict[str, str]:
@@ -317,6 +358,14 @@ def test_a_service_account_without_its_authority_is_said(tmp_path: Path) -> None
     (folder / "ca.crt").unlink()
 
     with pytest.raises(CredentialsError, match=r"ca.crt: No such file"):
+        load_credentials(environment=POD, service_account=folder)
+
+
+def test_a_service_account_whose_authority_is_empty_does_not_trust_whom_the_system_trusts(tmp_path: Path) -> None:
+    folder = service_account(tmp_path / "account")
+    (folder / "ca.crt").write_text("\n")
+
+    with pytest.raises(CredentialsError, match=r"ca.crt: it is empty"):
         load_credentials(environment=POD, service_account=folder)
 
 
