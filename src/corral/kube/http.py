@@ -5,7 +5,8 @@ watches never keep a write waiting. Credentials are asked for before each reques
 request's deadline begins when they are there: a plugin has its own, and a person at a login page needs longer.
 
 Errors of aiohttp, ssl and the sockets become ours in `trouble.py`; none escapes. Redirects are not followed: a token
-goes to the server it is for, and nowhere else.
+goes to the server it is for, and nowhere else. Nothing is sent again after a broken connection: `calls.py` knows what
+may be.
 
 A write's fence is asked when its connection is there, the last moment that we have: a token and a new connection take
 seconds, and by then another process may lead.
@@ -278,8 +279,12 @@ async def _keep_refusal(
 
 
 def _session(agent: str, connections_max: int, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-    """Without compression: unpacking costs as much as decoding, and the API server is near."""
-    return aiohttp.ClientSession(
+    """Without compression: unpacking costs as much as decoding, and the API server is near.
+
+    And without aiohttp's own repeats: when a connection breaks it sends every GET, PUT and DELETE once more, also if
+    the first one arrived. An exec is a GET, and KubeVirt's `start` is a PUT: both would run twice.
+    """
+    session = aiohttp.ClientSession(
         connector=_FencedConnector(limit=connections_max, socket_factory=_connection),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
         headers={"User-Agent": agent, "Accept-Encoding": "identity"},
@@ -288,6 +293,8 @@ def _session(agent: str, connections_max: int, *middlewares: aiohttp.ClientMiddl
         read_bufsize=READ_BUFFER_BYTES,
         middlewares=middlewares,
     )
+    session._retry_connection = False  # noqa: SLF001 - there is no option; aiohttp's own test client does the same
+    return session
 
 
 def _connection(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -9,7 +9,7 @@ A repeat must be harmless. The verbs choose from this table:
 | merge patch                            | HARMLESS | setting a field twice to one value is setting it once         |
 | delete, evict, JSON patch with a guard | HARMLESS | after a lost answer the repeat meets Conflict or NotFound;    |
 |                                        |          | the caller observes again and finds it done                   |
-| create; the last row without a guard   | UNSENT   | the first may have been carried out                           |
+| create, act; last row without a guard  | UNSENT   | the first may have been carried out                           |
 | watch, logs, exec                      | (never)  | the caller knows where to resume                              |
 
 429 means that the server put the request aside before it looked at it, so any verb may be repeated; except an eviction

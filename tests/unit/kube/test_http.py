@@ -11,10 +11,12 @@ import pytest
 from aiohttp import web
 
 import corral
+from corral.kube.calls import Calls
 from corral.kube.credentials import Auth, ClientCertificate, Credentials, Reread, Server
 from corral.kube.errors import CredentialsError, Forbidden, Refused, Subject, Unauthorized, Unreachable
 from corral.kube.http import HttpTransport
 from corral.kube.proxies import proxy_for
+from corral.kube.retry import Repeat
 from corral.kube.transport import Request
 from corral.kube.trouble import unreachable
 from tests.unit.kube.authority import DAY, NOW, Authority
@@ -194,6 +196,7 @@ async def test_a_refused_connection_was_never_sent() -> None:
     assert not caught.value.sent
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize(
     "reply",
     [
@@ -205,11 +208,21 @@ async def test_a_refused_connection_was_never_sent() -> None:
     ],
     ids=["nothing", "half a head", "half a body", "no last chunk", "a chunk that is none"],
 )
-async def test_an_answer_that_breaks_off_may_have_been_carried_out(reply: Reply) -> None:
-    async with pair_with(reply) as (it, _):
+async def test_an_answer_that_breaks_off_may_have_been_carried_out_and_is_not_asked_for_again(
+    reply: Reply, method: str
+) -> None:
+    async with pair_with(reply) as (it, server):
         with pytest.raises(Unreachable) as caught:
-            await it.request(a_request("POST", body=b"{}"))
+            await it.request(a_request(method, body=b"{}"))
     assert caught.value.sent
+    assert len(server.received) == 1
+
+
+async def test_what_broke_off_is_repeated_above_the_transport_where_that_is_harmless() -> None:
+    async with pair_with(raw(b""), answer(b"fine")) as (it, server):
+        response = await Calls(it, luck=lambda: 0.0).send(a_request(), Repeat.HARMLESS)
+    assert response.body == b"fine"
+    assert len(server.received) == 2
 
 
 async def test_an_answer_that_is_not_http_is_unreachable() -> None:
@@ -458,6 +471,15 @@ async def test_a_socket_that_the_server_does_not_open_says_why() -> None:
                 pass
 
 
+async def test_a_socket_that_breaks_off_before_it_is_open_is_asked_for_once() -> None:
+    """It may be an exec, whose command would run twice."""
+    async with pair_with(raw(b"")) as (it, server):
+        with pytest.raises(Unreachable):
+            async with it.socket(a_request(path="/exec"), ("v5.channel.k8s.io",)):
+                pass
+    assert len(server.received) == 1
+
+
 async def test_a_socket_is_opened_with_fresh_credentials_after_a_401() -> None:
     async def check(request: web.Request) -> web.StreamResponse:
         if request.headers["Authorization"] != "Bearer new":
@@ -576,7 +598,16 @@ def test_a_proxy_may_be_written(given: str, used: str) -> None:
     assert proxy_for(Server(url="https://kube.example"), {"https": given}) == used
 
 
-def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_as_such() -> None:
-    with pytest.raises(CredentialsError, match="https_proxy of the environment: socks5:// is not supported") as caught:
-        proxy_for(Server(url="https://kube.example"), {"https": "socks5://ann:hunter2@p:1"})
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("socks5://ann:hunter2@p:1", "socks5:// is not supported"),
+        ("http://ann:hunter2@p:none", "expected a URL like http://host:3128"),
+        ("ann:hunter2@p:99999", "expected a URL like http://host:3128"),
+        ("http://ann:hunter2@:3128", "expected a URL like http://host:3128"),
+    ],
+)
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_as_such(given: str, says: str) -> None:
+    with pytest.raises(CredentialsError, match=f"https_proxy of the environment: {says}") as caught:
+        proxy_for(Server(url="https://kube.example"), {"https": given})
     assert "hunter2" not in str(caught.value)
