@@ -11,7 +11,7 @@ from corral.cli.errors import CHANGES, STUCK, Failure
 from corral.cli.loading import kind_named, manifests_in
 from corral.cli.options import Cluster, Kinds, Output, cluster_options, kinds_option, output_option
 from corral.cli.output import diff_lines, file_diffs, say_json, styled_diff
-from corral.engine.actions import Apply
+from corral.engine.actions import Apply, about
 from corral.engine.controller import AnyController
 from corral.engine.plan import Plan, as_data, summary_lines
 from corral.engine.questions import Change, dry_run, plan_object
@@ -100,7 +100,7 @@ def _changed_objects(plan: Plan) -> Plan:
 
 def _say(answers: tuple[Answer, ...], output: Output, *, diff: bool) -> None:
     if output == "json":
-        say_json("PlanList", {"items": [_data(answer) for answer in answers]})
+        say_json("PlanList", {"items": [_data(answer, diff=diff) for answer in answers]})
         return
     for answer in answers:
         click.echo(f"{answer.about}")
@@ -111,6 +111,18 @@ def _say(answers: tuple[Answer, ...], output: Output, *, diff: bool) -> None:
             click.echo(styled_diff(line) if diff else f"    {styled_diff(line)}")
 
 
-def _data(answer: Answer) -> dict[str, object]:
+def _data(answer: Answer, *, diff: bool) -> dict[str, object]:
+    """Without `diff` only a part of the plan was tried, so there are no `changes` to be told as if they were all."""
     files = ["\n".join(found) for change in answer.changes for found in file_diffs(change)]
-    return {"about": msgspec.to_builtins(answer.about), **as_data(answer.plan), "files": files}
+    changes = {"changes": [_change_data(change) for change in answer.changes]} if diff else {}
+    return {"about": msgspec.to_builtins(answer.about), **as_data(answer.plan), "files": files, **changes}
+
+
+def _change_data(change: Change) -> dict[str, object]:
+    return {
+        "about": msgspec.to_builtins(about(change.action)),
+        "before": change.before,
+        "after": change.after,
+        "refused": change.refused,
+        "untried": change.untried,
+    }
