@@ -1,5 +1,6 @@
 """The shell scripts at the top of the checkout."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -104,6 +105,23 @@ def test_stages_run_in_order_and_end_with_what_ran() -> None:
     assert ran.returncode == 0
     assert ran.stdout.index("first") < ran.stdout.index("second")
     assert [line.split()[-3] for line in ran.stdout.splitlines()[-2:]] == ["passed", "passed"]
+
+
+def test_a_stage_begins_with_its_number_and_the_time_so_far(tmp_path: Path) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("1000")
+    a_program(tmp_path, "date", f"cat {clock}")
+    stages = (f"one: echo 1059 > {clock}", f"two words: echo 1080 > {clock}", "three: true")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    ran = subprocess.run([STAGES, *stages], env=environment, capture_output=True, text=True, check=True)
+
+    assert [line for line in ran.stdout.splitlines() if line.startswith("===")] == [
+        "=== [1/3] one (0 s so far)",
+        "=== [2/3] two words (59 s so far)",
+        "=== [3/3] three (1 min 20 s so far)",
+        "=== summary, 80 s",
+    ]
 
 
 def test_a_stage_that_fails_stops_the_rest_and_gives_its_status() -> None:
