@@ -9,6 +9,7 @@ import shlex
 import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from corral.local.errors import LocalError
@@ -69,7 +70,8 @@ def run(
                         tail.append(line.strip())
                         step.say(line)
             except BaseException:
-                process.terminate()
+                with suppress(PermissionError):  # sudo's process is root's; Ctrl-C reaches it by the terminal
+                    process.terminate()
                 raise
     if process.returncode != 0:
         raise ProgramError(command, process.returncode, tail, log)

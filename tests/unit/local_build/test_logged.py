@@ -1,4 +1,6 @@
+import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,21 @@ def test_a_failure_ends_in_one_sentence_with_its_last_line_and_the_log(tmp_path:
         logged.run([sys.executable, "-c", "print('first'); print('boom'); raise SystemExit(3)"], step=step, log=log)
 
     assert str(failure.value.sentence("building etcd")) == f"building etcd failed: boom (the full log is {log})"
+
+
+def test_an_interruption_stays_one_when_the_program_is_roots_and_may_not_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_permitted(process: subprocess.Popen[str]) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "terminate", not_permitted)  # as for sudo's process; tests may run as root
+
+    with pytest.raises(KeyboardInterrupt):
+        logged.run(["echo", "building"], step=Step(interrupted, nullcontext), log=tmp_path / "x.log")
 
 
 @pytest.mark.parametrize(
