@@ -64,7 +64,7 @@ def plan(snapshot: Snapshot) -> Plan:
         name = f"{nodeset.metadata.namespace}/{nodeset.spec.controller_ref.name}"
         missing = Wait(reason="ControllerMissing", message=f"waiting for Controller {name}")
         guard = guarded(nodeset, snapshot.guards) if snapshot.pods else NOTHING
-        return beside(guard, Plan(waits=(missing,)))
+        return beside(told_of_machines(snapshot.now, snapshot.live), guard, Plan(waits=(missing,)))
     return _with_states_shown(snapshot, _decided(snapshot, snapshot.controller))
 
 

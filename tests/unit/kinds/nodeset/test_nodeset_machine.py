@@ -66,6 +66,16 @@ def test_trouble_below_a_worker_drains_it_and_says_why(machine: Node | None, rea
     assert why_drained(decided(on(a_worker(0, state="MIXED", jobs=(7,))), machine)) == [reason]
 
 
+def test_also_without_its_controller_a_worker_is_told_that_no_taint_drives_it_out() -> None:
+    worker = on(a_worker(0))
+    assert worker.pod is not None
+    born = msgspec.structs.replace(worker.pod, spec=msgspec.structs.replace(worker.pod.spec, tolerations=()))
+    snapshot = a_snapshot(msgspec.structs.replace(worker, pod=born), controller=None)
+    (told,) = plan(msgspec.structs.replace(snapshot, machines={"m": a_machine()})).actions
+    assert isinstance(told, Patch)
+    assert "tolerations" in (told.merge or {})["spec"]
+
+
 def test_off_a_cordoned_node_a_worker_moves_when_it_holds_no_job() -> None:
     busy = on(a_worker(0, state="MIXED+DRAIN", reason=CORDONED, jobs=(7,)))
     assert decided(busy, a_machine(cordoned=True)).actions == ()
