@@ -24,12 +24,13 @@ from corral.testing.apiserver.builtin import TOLERATED_S
 from tests.sim.conftest import quiet
 from tests.sim.kubelet import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
-from tests.sim.troubles import TROUBLES, Trouble
+from tests.sim.troubles import RARE, TROUBLES, Trouble
 from tests.sim.witness import Decide
 from tests.sim.world import LOOKED_EVERY_S, QUIET_S, SETS, World, is_foreign, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
 PAUSES_S_MAX = (0.5, 3.0, 8.0)
+RARE_P = 0.2
 CONVERGED_WITHIN_S = 1200.0
 TRACE_LINES = 60
 LINE_MAX = 160
@@ -78,7 +79,12 @@ def steps_of(seed: int) -> tuple[Step, ...]:
     troubles, weights = zip(*TROUBLES, strict=True)
     count = luck.randint(STEPS_MIN, STEPS_MAX)
     pause_s_max = luck.choice(PAUSES_S_MAX)
-    return tuple(Step(n, luck.uniform(0, pause_s_max), luck.choices(troubles, weights)[0]) for n in range(count))
+    steps = [Step(n, luck.uniform(0, pause_s_max), luck.choices(troubles, weights)[0]) for n in range(count)]
+    apart = Random(f"{seed} rare")
+    for number, trouble in enumerate(RARE, start=count):
+        if apart.random() < RARE_P:
+            steps.insert(apart.randrange(count), Step(number, 0.0, trouble))
+    return tuple(steps)
 
 
 async def outcome(

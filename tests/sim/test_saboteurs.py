@@ -43,7 +43,8 @@ def planned(change: Callable[[Snapshot, Action], Sequence[Action]]) -> Decide:
 def deletes_undrained(snapshot: Snapshot, action: Action) -> Sequence[Action]:
     match action:
         case Outside(call=Drain(node=node)):
-            pods = [pod for pod in snapshot.pods if pod.metadata.name == node]
+            here = [pod for pod in snapshot.pods if pod.metadata.deletion_timestamp is None]
+            pods = [pod for pod in here if pod.metadata.name == node]
             return [Delete(target=target(pod), reason="Sabotage", message="") for pod in pods]
     return [action]
 
