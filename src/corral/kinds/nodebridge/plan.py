@@ -29,9 +29,11 @@ from corral.engine import (
     target,
     verdict,
 )
+from corral.engine.status import WAITS_SHOWN_MAX
 from corral.kinds.nodebridge.guard import danger
 from corral.kinds.nodebridge.policies import found_on, is_as_asked, node_of, policy, policy_name
 from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeStatus
+from corral.kinds.telling import trouble
 from corral.kinds.wukong.api.kubevirt import condition_of
 from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState
 from corral.kube.meta import ObjectMeta
@@ -80,6 +82,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(snapshot: Snapshot) -> Plan:
+    whole = _decided(snapshot)
+    return _told(snapshot.object, whole) + whole
+
+
+def _told(bridge: NodeBridge, whole: Plan) -> Plan:
+    """Of as many nodes as the condition names: what it has no room for would be told again in each pass."""
+    stuck = [wait for wait in whole.waits if wait.stalled]
+    return trouble(bridge, bridge.status.conditions, Plan(waits=tuple(stuck[:WAITS_SHOWN_MAX])))
+
+
+def _decided(snapshot: Snapshot) -> Plan:
     bridge = snapshot.object
     if snapshot.is_leaving and FINALIZER not in bridge.metadata.finalizers:
         return NOTHING

@@ -75,10 +75,12 @@ def progress(snapshot: Snapshot) -> Progress:
 
 def _of_machine(snapshot: Snapshot) -> Progress:
     taken, content = snapshot.taken, snapshot.content
-    if taken is None or (content is None and snapshot.object.status.phase == "Succeeded"):
+    if taken is None:
         return Progress()
     status = taken.status
     failed = status.phase == "Failed"
+    if content is None and is_over(snapshot.object) and not failed:
+        return Progress()  # lost: it is told as failed by now, and no later look may take it for under way
     said = status.error.message if status.error and status.error.message else "it says no reason"
     backups = content.spec.volume_backups if content else ()
     found = {b.volume_name: b.volume_snapshot_name for b in backups if b.volume_snapshot_name}

@@ -7,6 +7,7 @@ failed stays failed, and one that someone deleted afterwards is told as lost, no
 import msgspec
 
 from corral.engine import NOTHING, Once, Outcome, Plan, Wait, children, conditions, verdict
+from corral.kinds.telling import trouble
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.kubevirt import GROUP as KUBEVIRT_GROUP
 from corral.kinds.wukong.api.snapshots import (
@@ -39,6 +40,11 @@ FREEZE_AGAIN_S = 20.0  # a guest that has not frozen by then is asked again
 
 
 def plan(snapshot: Snapshot) -> Plan:
+    asked, whole = snapshot.object, _decided(snapshot)
+    return trouble(asked, asked.status.conditions, whole) + whole
+
+
+def _decided(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
     if asked.metadata.deletion_timestamp is not None:
         return NOTHING
@@ -60,7 +66,8 @@ def _there(snapshot: Snapshot) -> list[Object]:
 def _begin(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
     if is_over(asked):
-        return _wait("SnapshotLost", f"what held snapshot {asked.metadata.name} is gone; it cannot be taken again")
+        message = f"what held snapshot {asked.metadata.name} is gone; it cannot be taken again"
+        return _wait("SnapshotLost", message, stalled=True)
     where = f"{asked.metadata.namespace}/{asked.spec.wukong_name}"
     if snapshot.wukong is None:
         return _wait("WukongMissing", f"waiting for Wukong {where}")
@@ -99,8 +106,8 @@ def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
     if so_far.ready:
         return NOTHING
     by = "the storage" if is_of_disks(snapshot.object) else "KubeVirt"
-    trouble = f" ({so_far.trouble})" if so_far.trouble else ""
-    waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{trouble}"),)
+    why_not_yet = f" ({so_far.trouble})" if so_far.trouble else ""
+    waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{why_not_yet}"),)
     left_s = late_in_s(snapshot) if so_far.trouble else cut_within_s(snapshot)
     return Plan(waits=waits, again_after_s=max(left_s, 1.0) if left_s is not None else None)
 

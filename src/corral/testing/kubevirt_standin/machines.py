@@ -19,7 +19,7 @@ from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access, made_at
-from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged
+from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged, type_marks
 
 FINALIZER = "kubevirt.io/virtualMachineControllerFinalize"
 NODES = ("node-a", "node-b")
@@ -99,7 +99,7 @@ class Machines:
         printable = self._printable(machine, instance, waits_for_volumes=waits_for_volumes)
         ready = printable in ("Running", "Migrating")
         conditions = [_condition("Ready", ready)]
-        if instance is not None and needs_restart(machine.spec.template.spec, instance.spec):
+        if instance is not None and needs_restart(machine.spec, instance):
             message = "a non-live-updatable field was changed in the template spec"
             conditions.append({**_condition("RestartRequired", True, message), "reason": "RestartRequired"})
         return {"printableStatus": printable, "ready": ready, "created": instance is not None, "conditions": conditions}
@@ -150,8 +150,10 @@ class Machines:
 
     async def _advance(self, instance: VirtualMachineInstance, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}
-        if phase == "Running":
-            status |= {"nodeName": NODES[0], **self._running(instance, instance.spec)}
+        if phase == "Scheduled":
+            status["nodeName"] = NODES[0]  # its pod has one by then
+        elif phase == "Running":
+            status |= self._running(instance, instance.spec)
             if instance.metadata.name not in self.agentless:
                 status["guestOSInfo"] = {"prettyName": "Debian GNU/Linux 13 (trixie)"}
         await self._access.set_status(instance, status, subresource=False)
@@ -240,6 +242,7 @@ def _instance_of(machine: VirtualMachine) -> VirtualMachineInstance:
             name=machine.metadata.name,
             namespace=machine.metadata.namespace,
             labels=machine.spec.template.metadata.labels,
+            annotations=type_marks(machine.spec),
             owner_references=(controller_reference(machine),),
         ),
         spec=machine.spec.template.spec,

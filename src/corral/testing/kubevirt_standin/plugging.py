@@ -5,9 +5,19 @@ from typing import Any
 
 import msgspec
 
-from corral.kinds.wukong.api.kubevirt import Cpu, Devices, InstanceSpec, Interface, Memory
+from corral.kinds.wukong.api.kubevirt import (
+    Cpu,
+    Devices,
+    InstanceSpec,
+    Interface,
+    Memory,
+    VirtualMachineInstance,
+    VirtualMachineSpec,
+)
 from corral.kinds.wukong.machine import is_hotpluggable
 from corral.kube.values import parse_quantity
+
+TYPE_MARKS = ("instancetype-name", "preference-name")
 
 
 def plugged(template: InstanceSpec, running: InstanceSpec) -> InstanceSpec:
@@ -62,10 +72,21 @@ def _interfaces(mine: Devices, theirs: Devices) -> tuple[Interface, ...]:
     return (*stay, *new)
 
 
-def needs_restart(template: InstanceSpec, running: InstanceSpec) -> bool:
+def type_marks(machine: VirtualMachineSpec) -> Mapping[str, str]:
+    """What KubeVirt writes on an instance of the types that it was started with; its spec does not name them."""
+    types = {"instancetype": machine.instancetype, "preference": machine.preference}
+    return {
+        f"kubevirt.io/{'cluster-' if 'Cluster' in (matcher.kind or '') else ''}{what}-name": matcher.name or ""
+        for what, matcher in types.items()
+        if matcher is not None
+    }
+
+
+def needs_restart(machine: VirtualMachineSpec, instance: VirtualMachineInstance) -> bool:
     """Whether something is left that cannot change under a guest that runs."""
-    now = plugged(template, running)
-    return _compared(template) != _compared(now)
+    template, running = machine.template.spec, instance.spec
+    has = {name: value for name, value in instance.metadata.annotations.items() if name.endswith(TYPE_MARKS)}
+    return has != type_marks(machine) or _compared(template) != _compared(plugged(template, running))
 
 
 def _compared(spec: InstanceSpec) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from corral.engine import controller_reference
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, holds
 from corral.kinds.wukong.api.snapshots import (
     VirtualMachineRestore,
@@ -82,20 +83,21 @@ class Snapshots:
         }
 
     async def _keep(self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, included: list[str]) -> None:
-        """A VolumeSnapshot for each volume, and the content that names them."""
+        """A VolumeSnapshot for each volume, and the content that names them; all go with the snapshot."""
         namespace, name = snapshot.metadata.namespace, _content_name(snapshot)
         if await self._access.find(VirtualMachineSnapshotContent, name, namespace) is not None:
             return
         claims = {v.name: backing_name(v) for v in machine.spec.template.spec.volumes if v.name in included}
         held = {volume: _held_by(snapshot, volume) for volume in claims}
+        owner = controller_reference(snapshot)
         for volume, claim in claims.items():
             source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
-            metadata = ObjectMeta(name=held[volume], namespace=namespace)
+            metadata = ObjectMeta(name=held[volume], namespace=namespace, owner_references=(owner,))
             await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
         content = {
             "apiVersion": VirtualMachineSnapshotContent.resource.api_version,
             "kind": "VirtualMachineSnapshotContent",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [msgspec.to_builtins(owner)]},
             "spec": {
                 "virtualMachineSnapshotName": snapshot.metadata.name,
                 "source": {"virtualMachine": {"metadata": {}, "spec": msgspec.to_builtins(machine.spec)}},

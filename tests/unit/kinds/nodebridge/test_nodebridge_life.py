@@ -12,7 +12,8 @@ from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeSpec
 from corral.kinds.wukong.api.nmstate import NodeNetworkConfigurationPolicy, NodeNetworkState, StateStatus
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.client import Client, Precondition
-from corral.kube.meta import Object, ObjectMeta
+from corral.kube.meta import Object, ObjectMeta, Resource
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import Node, NodeAddress, NodeStatus
 from corral.kube.models.rbac_v1 import ClusterRole
 from corral.testing.apiserver import FakeApiServer
@@ -41,6 +42,11 @@ class Nodes:
     def install(self) -> None:
         for kind in NMSTATE:
             self.server.add(definition_of(kind))
+
+    def uninstall(self) -> None:
+        for kind in NMSTATE:
+            self.server.unregister(kind)
+            self.server.remove(CustomResourceDefinition, kind.resource.plural_and_group)
 
     def add_node(self, name: str, address: str) -> None:
         status = {"addresses": [{"type": "InternalIP", "address": address}]}
@@ -87,9 +93,12 @@ class Nodes:
         )
         await asyncio.sleep(15)
 
-    async def begin(self, **spec: Any) -> None:
+    def tell_all(self) -> None:
         self.tell("node-1", "192.0.2.1")
         self.tell("node-2", "192.0.2.2", routed_by="eth2")
+
+    async def begin(self, **spec: Any) -> None:
+        self.tell_all()
         self.operator.start()
         await self.ask(**spec)
 
@@ -123,6 +132,10 @@ class Nodes:
     async def ready(self) -> tuple[str, str, str]:
         found = (await self.client.get(NodeBridge, "lan")).status.conditions[0]
         return found.status, found.reason, found.message
+
+    def events(self, reason: str) -> list[str]:
+        resource = Resource("events.k8s.io", "v1", "Event", "events", True)
+        return [e["note"] for e in self.server.all_of(resource, "default") if e["reason"] == reason]
 
     def policy(self, node: str = "node-1", bridge: str = "lan") -> Any:
         found = self.server.get(NodeNetworkConfigurationPolicy, f"corral-{bridge}.{node}")
@@ -172,6 +185,8 @@ async def test_an_interface_that_a_node_cannot_do_without_is_never_touched(port:
     status, found, message = await nodes.ready()
     assert (status, found) == ("False", reason)
     assert told in message
+    await asyncio.sleep(12 * 3600)  # a resync looks at it again
+    assert len([event for event in nodes.events(reason) if told in event]) == 1
 
 
 OWN = {"ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}}
@@ -247,6 +262,20 @@ async def test_as_many_nodes_as_may_be_are_changed_at_a_time_and_none_after_a_re
     assert (status, reason) == ("False", "NodesRefused")
     assert "on node node-2: no carrier" in message
     assert nodes.policy("node-3") is None
+    assert len(nodes.events("NodesRefused")) == 1
+
+
+async def test_of_many_nodes_that_cannot_have_it_as_many_are_told_as_the_condition_names_and_each_once() -> None:
+    nodes = Nodes()
+    for number in range(3, 10):
+        nodes.add_node(f"node-{number}", f"192.0.2.{number}")
+        nodes.tell(f"node-{number}", f"192.0.2.{number}")
+    await nodes.begin(port="eth0")
+    await asyncio.sleep(12 * 3600)  # a resync looks at it again
+    told = nodes.events("ManagementInterface")
+    assert len(told) == len(set(told)) == 5
+    shown = (await nodes.ready())[2]
+    assert all(event in shown for event in told)
 
 
 async def test_a_change_of_the_bridge_goes_from_node_to_node() -> None:
@@ -327,19 +356,37 @@ async def test_without_nmstate_it_is_named_and_the_work_goes_on_when_it_comes() 
     nodes.operator.start()
     await nodes.ask(port="eth1")
     assert (await nodes.ready())[1] == "NMStateMissing"
+    await asyncio.sleep(12 * 3600)  # a resync looks at it again
+    (told,) = nodes.events("NMStateMissing")
+    assert "does not serve nodenetworkconfigurationpolicies.nmstate.io: install NMState" in told
     nodes.install()
-    for number in (1, 2):
-        nodes.tell(f"node-{number}", f"192.0.2.{number}")
+    nodes.tell_all()
     await asyncio.sleep(30)
     await nodes.rest()
-    assert nodes.policy() is not None
+    assert nodes.policies() == {"corral-lan.node-1": "up"}
+
+
+async def test_policies_that_went_with_nmstates_definition_are_made_again_when_it_is_back() -> None:
+    nodes = Nodes()
+    await nodes.begin(port="eth1", max_unavailable="2")
+    nodes.uninstall()
+    await asyncio.sleep(60)
+    assert (await nodes.ready())[1] == "NMStateMissing"
+    assert len(nodes.events("NMStateMissing")) == 1
+    nodes.install()
+    nodes.tell_all()
+    await asyncio.sleep(60)
+    await nodes.rest()
+    assert nodes.policies() == {"corral-lan.node-1": "up", "corral-lan.node-2": "up"}
+    await nodes.goes_well("node-1")
+    await nodes.goes_well("node-2")
+    assert (await nodes.ready())[:2] == ("True", "AsDesired")
 
 
 async def test_a_bridge_can_go_though_nmstate_has_gone() -> None:
     nodes = Nodes()
     await nodes.begin(port="eth1")
-    for kind in NMSTATE:
-        nodes.server.unregister(kind)
+    nodes.uninstall()
     await asyncio.sleep(60)
     assert (await nodes.ready())[1] == "NMStateMissing"
     await nodes.client.delete(NodeBridge, "lan", precondition=Precondition())

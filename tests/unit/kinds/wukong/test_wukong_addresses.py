@@ -63,6 +63,16 @@ async def test_a_network_of_a_pool_is_told_its_address_gateway_and_servers() -> 
     assert (await world.wukong()).status.phase == "Running"
 
 
+async def test_a_static_address_is_told_with_its_gateway_and_servers() -> None:
+    world = World()
+    more = "10.1.2.10/24, gateway: 10.1.2.1, dnsServers: [10.1.2.2, 10.1.2.3]"
+    await world.make(a_wukong(STATIC.replace("10.1.2.10/24", more)))
+    lan = await told(world)
+    assert lan["addresses"] == ["10.1.2.10/24"]
+    assert lan["routes"] == [{"to": "0.0.0.0/0", "via": "10.1.2.1"}]
+    assert lan["nameservers"] == {"addresses": ["10.1.2.2", "10.1.2.3"]}
+
+
 async def test_a_pool_that_is_missing_is_waited_for_and_the_machine_is_not_made_before() -> None:
     world = World()
     await world.make(a_wukong(POOLED))

@@ -37,6 +37,11 @@ async def test_a_wukong_with_two_disks_and_two_networks_comes_to_run() -> None:
     for kind in ("Ready", "NetworksConfigured", "VolumesBound", "DisksResized", "LiveMigratable"):
         assert (await world.condition(kind))[0] == "True", kind
     assert world.events("Running") == ["the virtual machine is running"]
+    assert status.observed_generation == (await world.wukong()).metadata.generation > 0
+
+    await world.change({"cpu": 6})
+    wukong = await world.wukong()
+    assert wukong.status.observed_generation == wukong.metadata.generation > status.observed_generation
 
 
 async def test_the_machine_is_made_only_when_networks_and_disks_are_there_and_progress_is_told_meanwhile() -> None:
@@ -53,16 +58,25 @@ async def test_the_machine_is_made_only_when_networks_and_disks_are_there_and_pr
     assert seen[-1] == ("Running", "", True)
 
 
-async def test_status_has_names_and_networks_from_the_first_look_on() -> None:
+async def test_status_has_names_networks_and_node_while_the_machine_is_coming_to_run() -> None:
     """Defect 4: names, networks and node were not saved while creating."""
     world = World()
-    world.standin.volumes.failing["vm-root"] = "no such file"
-    await world.make(a_wukong(LARGE))
+    await world.begin(a_wukong(LARGE))
+    for _ in range(600):
+        await asyncio.sleep(0.5)
+        if "Scheduled" in instance_phases(world):
+            break
+    world.standin_rests()  # the guest takes its time
+    await asyncio.sleep(120)
 
     status = (await world.wukong()).status
-    assert status.vm_name == "vm"
+    assert (status.phase, status.vm_name, status.node_name) == ("Creating", "vm", "node-a")
     assert [network.nad_name for network in status.networks] == ["", "vm-lan-nad"]
     assert all(network.mac_address.startswith("02:") for network in status.networks)
+
+
+def instance_phases(world: World) -> list[str]:
+    return [i.get("status", {}).get("phase", "") for i in world.server.all_of(VirtualMachineInstance, NAMESPACE)]
 
 
 async def test_a_machine_that_is_halted_is_stopped_and_ready() -> None:
@@ -161,6 +175,25 @@ async def test_the_machine_goes_before_its_disks_and_deletion_says_what_it_waits
     assert world.names(Wukong) == []
 
 
+async def test_disks_go_before_the_networks_and_deletion_says_which_disk_it_waits_for() -> None:
+    world = World()
+    await world.make(a_wukong(LARGE))
+    await world.patch(PersistentVolumeClaim, "vm-data", {"metadata": {"finalizers": ["someone/else"]}})
+    await world.delete(Wukong, "vm")
+    await asyncio.sleep(120)
+
+    assert world.names(VirtualMachine) == world.names(DataVolume) == []
+    wukong = await world.wukong()
+    assert wukong.status.phase == "Deleting"
+    ready = wukong.status.conditions[0]
+    assert ready.message == "waiting until PersistentVolumeClaim lab/vm-data is gone, held by someone/else"
+    assert world.names(NetworkAttachmentDefinition) == ["vm-lan-nad"]
+
+    await world.patch(PersistentVolumeClaim, "vm-data", {"metadata": {"finalizers": None}})
+    await world.settled()
+    assert world.names(Wukong) == world.names(NetworkAttachmentDefinition) == []
+
+
 async def test_fields_that_kubevirt_fills_in_are_left_alone() -> None:
     world = World()
     await world.make(a_wukong())
@@ -189,6 +222,21 @@ async def test_a_change_that_needs_a_restart_is_told() -> None:
     assert await world.condition("RestartRequired") == ("False", "UpToDate")
     await world.change({"cpu": 4})
     assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+
+async def test_another_instance_type_needs_a_restart_and_has_come_with_it() -> None:
+    world = World()
+    await world.make(a_wukong("{instancetype: {name: u1.small}, disks: [{name: root, size: 1Gi}]}"))
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
+    await world.change({"instancetype": {"name": "u1.large"}})
+    asked = (await world.machine()).spec.instancetype
+    assert asked is not None
+    assert asked.name == "u1.large"
+    assert await world.condition("RestartRequired") == ("True", "RestartRequired")
+
+    await world.delete(VirtualMachineInstance, "vm")  # as a restart does
+    await world.settled()
+    assert await world.condition("RestartRequired") == ("False", "UpToDate")
 
 
 async def test_processors_and_memory_grow_under_a_guest_that_has_reserves_and_shrink_at_a_restart() -> None:

@@ -1,5 +1,8 @@
 """A Wukong's world with a second operator, for its snapshots."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from corral.kinds.wukongsnapshot.controller import controller
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec, WukongSnapshotStatus
 from corral.kube.meta import ObjectMeta
@@ -33,6 +36,20 @@ class SnapshotWorld(World):
 
     async def status(self, name: str = "friday") -> WukongSnapshotStatus:
         return (await self.client.get(WukongSnapshot, name, NAMESPACE)).status
+
+    async def ends_with_a_death(self, operator: Operator, write: int, chapter: Callable[[], Awaitable[None]]) -> bool:
+        """One of the operators dies after its `write`-th write of a chapter, and another goes on; then all is over.
+
+        Whether it came to that write.
+        """
+        keeper = asyncio.create_task(operator.keep_running())
+        operator.connection.crash_after_writes(write)
+        await chapter()
+        keeper.cancel()
+        self.standin_rests()
+        await self.operator.crash()
+        await self.snapshots.crash()
+        return any("CRASH" in line for line in self.server.trace)
 
     async def told(self, kind: str) -> tuple[str, str]:
         found = next(c for c in (await self.status()).conditions if c.type == kind)

@@ -37,6 +37,8 @@ async def test_a_snapshot_is_taken_and_tells_what_is_in_it() -> None:
     assert "GuestAgent" in status.indications
     assert await world.told("Ready") == ("True", "AsDesired")
     assert await world.told("Whole") == ("False", "DisksLeftOut")
+    asked = await world.client.get(WukongSnapshot, "friday", NAMESPACE)
+    assert status.observed_generation == asked.metadata.generation > 0
     (root,) = status.disks
     assert (root.name, root.volume_snapshot_name in world.names(VolumeSnapshot)) == ("root", True)
 
@@ -92,7 +94,10 @@ async def test_a_snapshot_whose_content_someone_deleted_is_told_as_lost() -> Non
     await world.take()
     await world.delete(VirtualMachineSnapshotContent, world.names(VirtualMachineSnapshotContent)[0])
     await world.rest()
-    assert ((await world.status()).phase, await world.told("Ready")) == ("Failed", ("False", "SnapshotLost"))
+    assert ((await world.status()).phase, await world.told("Stalled")) == ("Failed", ("True", "SnapshotLost"))
+    await world.days_pass(0.5)  # a resync looks at it again
+    assert ((await world.status()).phase, await world.told("Stalled")) == ("Failed", ("True", "SnapshotLost"))
+    assert len(world.events("SnapshotLost")) == 1
 
 
 def content(name: str, **held: str) -> VirtualMachineSnapshotContent:
@@ -115,6 +120,7 @@ async def test_a_snapshot_that_failed_stays_failed_with_kubevirts_reason() -> No
     status = await world.status()
     assert (status.phase, status.error) == ("Failed", "no snapshot class")
     assert await world.told("Stalled") == ("True", "SnapshotFailed")
+    assert world.events("SnapshotFailed") == ["it could not be taken: no snapshot class"]
 
 
 async def test_a_lost_answer_makes_no_second_snapshot() -> None:
@@ -147,15 +153,27 @@ async def test_a_deleted_snapshot_takes_kubevirts_along() -> None:
     await world.take()
     await world.delete(WukongSnapshot, "friday")
     await asyncio.sleep(30)
-    assert world.names(VirtualMachineSnapshot) == []
+    for kind in (VirtualMachineSnapshot, VirtualMachineSnapshotContent, VolumeSnapshot):
+        assert world.names(kind) == [], kind.__name__
 
 
-async def test_a_cluster_without_snapshots_is_told_and_they_are_taken_when_it_has_them() -> None:
+@pytest.mark.parametrize(
+    ("disks", "missing"),
+    [((), "virtualmachinesnapshots.snapshot.kubevirt.io"), (("data",), "volumesnapshots.snapshot.storage.k8s.io")],
+    ids=["whole", "disk"],
+)
+async def test_a_cluster_without_snapshots_is_told_once_and_they_are_taken_when_it_has_them(
+    disks: tuple[str, ...], missing: str
+) -> None:
     world = SnapshotWorld(lacking=SNAPSHOTS)
     await world.open()
-    await world.take()
+    await world.take(disks=disks)
     assert await world.told("Ready") == ("False", "SnapshotsMissing")
+    await world.days_pass(0.5)  # a resync looks at it again
+    (told,) = world.events("SnapshotsMissing")
+    assert f"does not serve {missing}: install" in told
 
+    world.standin_goes_on()
     for kind in SNAPSHOTS:
         world.serve(kind)
     await asyncio.sleep(120)
@@ -249,17 +267,31 @@ async def test_a_guest_that_does_not_freeze_in_time_is_snapshot_as_it_is_and_tha
     )
 
 
-@pytest.mark.parametrize("write", [1, 2, 3, 4])
-async def test_an_operator_that_dies_while_a_guest_is_frozen_leaves_none_frozen(write: int) -> None:
-    world = SnapshotWorld()
+@pytest.mark.parametrize(("disks", "writes_min"), [((), 3), (("data", "root"), 4)], ids=["whole", "disks"])
+async def test_an_operator_that_dies_after_any_write_takes_one_snapshot_and_leaves_no_guest_frozen(
+    disks: tuple[str, ...], writes_min: int
+) -> None:
+    deaths = 0
+    while await dies_after(deaths + 1, disks):
+        deaths += 1
+    assert deaths >= writes_min
+
+
+async def dies_after(write: int, disks: tuple[str, ...]) -> bool:
+    """Whether it came to that write."""
+    world = SnapshotWorld(seed=write)
     await world.open()
-    keeper = asyncio.create_task(world.snapshots.keep_running())
-    world.snapshots.connection.crash_after_writes(write)
-    await world.take(disks=("data", "root"))
-    assert (await world.instance()).status.fs_freeze_status == ""
-    assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
-    assert world.names(VolumeSnapshot) == ["friday-data", "friday-root"]
-    keeper.cancel()
+
+    async def taken() -> None:
+        await world.take(disks=disks)
+        status = await world.status()
+        assert (status.phase, status.indications) == ("Succeeded", ("Online", "GuestAgent"))
+        assert (await world.instance()).status.fs_freeze_status == ""
+        assert world.names(VirtualMachineSnapshot) == ([] if disks else ["friday"])
+        held = [disk.volume_snapshot_name for disk in status.disks]
+        assert sorted(held) == world.names(VolumeSnapshot), "one of each disk, and no other"
+
+    return await world.ends_with_a_death(world.snapshots, write, taken)
 
 
 @pytest.mark.parametrize("disks", [(), ("root",)], ids=["whole", "disk"])
@@ -281,6 +313,7 @@ async def test_a_disk_that_the_wukong_does_not_have_is_told_with_those_it_has() 
     await world.take(disks=("data", "swap"))
     assert await world.told("Stalled") == ("True", "DiskUnknown")
     assert "has no disk swap; it has data, root" in (await world.status()).conditions[0].message
+    assert len(world.events("DiskUnknown")) == 1
     assert world.names(VolumeSnapshot) == []
 
 
