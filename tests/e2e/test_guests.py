@@ -14,12 +14,18 @@ from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineRestore,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
 from corral.kinds.wukong.cloudinit import cloud_init_secret
 from corral.kinds.wukong.spec import Wukong
-from corral.kube import Client, Precondition, Selector
-from corral.kube.meta import Object, ObjectMeta, ref
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
+from corral.kube import Client, Precondition
+from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 from corral.local import builds
 from corral.testing.cluster import Cluster
 from corral.testing.guests import Contents, Guests, Lan, accelerator, debian_disk, qemu_root
@@ -31,6 +37,7 @@ from tests.integration.wukonglife import (
     is_gone,
     is_restored,
     is_taken,
+    left_of,
     operating,
     phase_is,
     take_snapshot,
@@ -179,6 +186,7 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
         assert ended != 0, "the root disk is not a new one"
 
         await gone(client, ns)
+        await client.delete(WukongSnapshot, "friday", ns, precondition=Precondition())
         await until(lambda: nothing_is_left(client, ns))
         assert standin.refused == set()
 
@@ -195,7 +203,6 @@ async def is_marked_as_kept(client: Client, ns: str) -> object:
 
 async def nothing_is_left(client: Client, namespace: str) -> object:
     """Of what a Wukong may have made. The person's key and Kubernetes' own ConfigMap stay."""
-    where = Selector(namespace=namespace)
     kinds: tuple[type[Object], ...] = (
         Pod,
         PersistentVolumeClaim,
@@ -204,7 +211,12 @@ async def nothing_is_left(client: Client, namespace: str) -> object:
         VirtualMachineInstance,
         NetworkAttachmentDefinition,
         VirtualMachineRestore,
+        VirtualMachineSnapshot,
+        VirtualMachineSnapshotContent,
+        VolumeSnapshot,
+        Service,
+        Secret,
+        ConfigMap,
     )
-    left = [ref(one) for kind in kinds for one in (await client.list(kind, where)).items]
-    left += [ref(one) for one in (await client.list(Secret, where)).items if one.metadata.name != "keys"]
-    return left or True
+    others = {"keys", "kube-root-ca.crt"}
+    return [found for found in await left_of(client, namespace, kinds) if found.name not in others] or True

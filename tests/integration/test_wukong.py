@@ -10,9 +10,15 @@ from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
+from corral.kinds.wukong.api.snapshots import (
+    VirtualMachineRestore,
+    VirtualMachineSnapshot,
+    VirtualMachineSnapshotContent,
+    VolumeSnapshot,
+)
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube import Client, Precondition
 from corral.kube.errors import Invalid, KubeError
 from corral.kube.meta import Object
@@ -28,6 +34,7 @@ from tests.integration.wukonglife import (
     is_restored,
     is_taken,
     make_pool,
+    none_is_left,
     operating,
     phase_is,
     take_snapshot,
@@ -86,6 +93,10 @@ async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_re
         assert await are_gone(client, ns, DELETED_IN_ORDER) is True
         await until(lambda: are_gone(client, ns, COLLECTED))
 
+        for name in ("friday", "part"):
+            await client.delete(WukongSnapshot, name, ns, precondition=Precondition())
+        await until(lambda: none_is_left(client, ns, SNAPSHOTS))
+
 
 DELETED_IN_ORDER: tuple[tuple[type[Object], str], ...] = (
     (VirtualMachine, "vm"),
@@ -94,6 +105,9 @@ DELETED_IN_ORDER: tuple[tuple[type[Object], str], ...] = (
     (NetworkAttachmentDefinition, "vm-lan-nad"),
 )
 COLLECTED = ((VirtualMachineRestore, "vm-from-friday"), (Service, "vm"), (NetworkPolicy, "vm"))
+
+
+SNAPSHOTS: tuple[type[Object], ...] = (VirtualMachineSnapshot, VirtualMachineSnapshotContent, VolumeSnapshot)
 
 
 async def has_size(client: Client, namespace: str, claim: str, size: str) -> object:

@@ -43,12 +43,32 @@ def filled(source: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (DISKS | {"instancetype": {"name": "u1.small"}, "hugepages": "2Mi"}, "cpuOptions and hugepages out"),
-        (BASE | {"osImage": "ftp://images.test/a"}, "for others there is source"),
-        (filled({"s3": HTTP}), "CDI checks no checksum of s3"),
-        (BASE | {"cloudInit": {"hostname": "Web_1"}}, "cloudInit.hostname"),
+        (BASE | {"cpuOptions": {"numa": True}}, "numa needs hugepages"),
+        (BASE | {"cpuOptions": {"isolateEmulatorThread": True}}, "isolateEmulatorThread needs dedicated"),
+        (
+            BASE | {"cloudInitUser": {"name": "ada"}, "cloudInit": {"userDataSecret": "mine"}},
+            "user data of your own has its users in it",
+        ),
+        (BASE | {"firmware": {"persistent": True}}, "persistent is for uefi variables and the TPM"),
+        (filled({"gcs": {"url": "s3://bucket/a"}}), "url begins with gs:// or https://"),
+        (
+            DISKS | {"instancetype": {"name": "u1.small"}, "liveResize": {"maxCpu": 4}},
+            "an instancetype says both itself",
+        ),
+        (
+            BASE | {"hugepages": "2Mi", "cpuOptions": {"numa": True}, "liveResize": {"maxMemory": "2Gi"}},
+            "leave maxMemory or numa out",
+        ),
     ],
-    ids=["instancetype with hugepages", "osImage", "checksum of s3", "hostname"],
+    ids=[
+        "numa without hugepages",
+        "isolated emulator without dedicated",
+        "user beside user data",
+        "persistent without uefi and TPM",
+        "gcs",
+        "liveResize of an instancetype",
+        "plugged memory with numa",
+    ],
 )
 async def test_what_would_fail_later_or_do_nothing_is_refused_with_the_reason(
     client: Client, spec: dict[str, Any], told: str
@@ -65,6 +85,10 @@ async def test_what_would_fail_later_or_do_nothing_is_refused_with_the_reason(
         BASE | {"osImage": "images.test/debian:13"},
         BASE | {"osImage": "https://images.test/debian.qcow2"},
         filled({"http": HTTP}),
+        filled({"gcs": {"url": "gs://bucket/a"}}),
+        BASE | {"hugepages": "2Mi", "cpuOptions": {"numa": True, "dedicated": True, "isolateEmulatorThread": True}},
+        BASE | {"firmware": {"persistent": True, "tpm": True}},
+        BASE | {"cloudInit": {"userDataSecret": "mine"}},
         BASE | {"cloudInit": {"hostname": "web-1"}},
         BASE | {"cloudInit": {}},
     ],

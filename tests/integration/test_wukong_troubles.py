@@ -11,7 +11,7 @@ from corral.engine.differences import wire
 from corral.kinds.wukong.api.cdi import DataVolume
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
-from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot, VolumeSnapshot
+from corral.kinds.wukong.api.snapshots import VirtualMachineRestore, VirtualMachineSnapshot, VolumeSnapshot
 from corral.kinds.wukong.spec import Wukong
 from corral.kube import Client, Precondition, Selector
 from corral.kube.meta import Object
@@ -29,6 +29,7 @@ from tests.integration.wukonglife import (
     definitions,
     is_another,
     is_gone,
+    is_restored,
     is_taken,
     make_pool,
     operating,
@@ -247,14 +248,21 @@ async def is_over(way: OneWrite, life: asyncio.Task[None], holds: Callable[[], A
     return True if way.died.is_set() else await holds()
 
 
-async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_changes_it_and_takes_it_away(
+async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_sets_it_back_changes_it_and_takes_it_away(
     corral_cluster: Cluster, client: Client, corral_namespace: str
 ) -> None:
-    ns = corral_namespace
+    ns, where = corral_namespace, Selector(namespace=corral_namespace)
     async with playing(client, ns) as standin:
         await make_pool(client, ns, "san")
         await apply(client, ns, WHOLE)
         made = await deaths_until(corral_cluster, standin, lambda: phase_is(client, ns, "Running"))
+
+        await take_snapshot(client, ns, "friday")
+        taken = await deaths_until(corral_cluster, standin, lambda: is_taken(client, ns))
+        await apply(client, ns, WHOLE + "restoreFromSnapshot: friday\n")
+        restored = await deaths_until(corral_cluster, standin, lambda: is_restored(client, ns, "friday"))
+        assert [s.metadata.name for s in (await client.list(VirtualMachineSnapshot, where)).items] == ["friday"]
+        assert [r.metadata.name for r in (await client.list(VirtualMachineRestore, where)).items] == ["vm-from-friday"]
         names = [(await client.get(kind, name, ns)).metadata.uid for kind, name in CHILDREN]
 
         await apply(client, ns, WHOLE.replace("size: 2Gi", "size: 3Gi") + "startStrategy: {runStrategy: Halted}\n")
@@ -265,5 +273,5 @@ async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_changes
         gone = await deaths_until(corral_cluster, standin, lambda: is_gone(client, Wukong, "vm", ns))
         await until(lambda: are_gone(client, ns, CHILDREN))
         # How often it died in each chapter follows from the machine too.
-        assert min(made, changed, gone) > 0, (made, changed, gone)
+        assert min(made, taken, restored, changed, gone) > 0, (made, taken, restored, changed, gone)
         assert standin.refused == set()

@@ -16,11 +16,11 @@ from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
-from corral.kube import Client, HttpTransport, Precondition, load_credentials
+from corral.kube import Client, HttpTransport, Precondition, Selector, load_credentials
 from corral.kube.crd import crd_of, to_yaml
 from corral.kube.definitions import define
 from corral.kube.errors import NotFound
-from corral.kube.meta import Condition, Object, ObjectMeta
+from corral.kube.meta import Condition, Object, ObjectMeta, ObjectRef, ref
 from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import PersistentVolume
 from corral.kube.models.storage_v1 import StorageClass
@@ -192,6 +192,18 @@ async def are_gone(client: Client, namespace: str, things: Iterable[tuple[type[O
     """Wukongs delete machines, disks and networks themselves; the rest the server collects, a moment later."""
     found = [name for kind, name in things if await is_gone(client, kind, name, namespace) is not True]
     return found or True
+
+
+async def none_is_left(client: Client, namespace: str, kinds: Iterable[type[Object]]) -> object:
+    return await left_of(client, namespace, kinds) or True
+
+
+async def left_of(client: Client, namespace: str, kinds: Iterable[type[Object]]) -> list[ObjectRef]:
+    """Objects of these kinds, and volumes that claims of the namespace have or had."""
+    where = Selector(namespace=namespace)
+    volumes = (await client.list(PersistentVolume)).items
+    claimed = [ref(v) for v in volumes if v.spec.claim_ref and v.spec.claim_ref.namespace == namespace]
+    return claimed + [ref(one) for kind in kinds for one in (await client.list(kind, where)).items]
 
 
 async def is_another(client: Client, kind: type[Object], name: str, namespace: str, uid: str) -> object:
