@@ -92,8 +92,9 @@ def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Itera
         operator = subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log)
         try:
             yield Lab(corral_cluster, corral_namespace)
-            every_kind = ("delete", "slurm", "--all", "-n", corral_namespace, "--timeout=120s")
-            corral_cluster.kubectl(*every_kind, timeout_s=150)
+            # Workers go some 30 s after slurmctld: a Controller may be deleted to be created again.
+            every_kind = ("delete", "slurm", "--all", "-n", corral_namespace, "--timeout=300s")
+            corral_cluster.kubectl(*every_kind, timeout_s=330)
         finally:
             operator.send_signal(signal.SIGTERM)
             assert operator.wait(timeout=60) == 0, (tmp_path / "operator.log").read_text()[-4000:]
