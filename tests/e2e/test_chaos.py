@@ -108,7 +108,7 @@ def chaos(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Ite
     lab = Chaos(corral_cluster, corral_namespace, tmp_path / "operator.log")
     try:
         yield lab
-        lab.kubectl("delete", "slurm", "--all", "--timeout=120s", timeout_s=150)
+        lab.kubectl("delete", "slurm", "--all", "--timeout=300s", timeout_s=330)
     finally:
         lab.stop()
 

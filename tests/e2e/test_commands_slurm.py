@@ -230,4 +230,4 @@ def what_is_broken_is_named(lab: Lab) -> None:
         return "" if "slurmd waits: ImagePullBackOff" in told or "slurmd waits: ErrImagePull" in told else told
 
     lab.until("explain names the image that does not come", amiss)
-    lab.kubectl("delete", "controller/keyless", "nodeset/imageless", "--timeout=120s", timeout_s=150)
+    lab.kubectl("delete", "controller/keyless", "nodeset/imageless", "--timeout=300s", timeout_s=330)
