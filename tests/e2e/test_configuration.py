@@ -245,7 +245,3 @@ def test_a_configuration_is_taken_in_place_or_refused_or_restarted_for_or_waits_
         lab.kubectl("get", "events.events.k8s.io", "--field-selector", about, "-o", "jsonpath={..reason}").split()
     )
     assert {"Reconfigured", "ConfigInvalid", "ConfigRefused", "RestartNeeded"} <= told, told
-
-    # Without a RestApi nobody can say that the worker has no job, so a person ends it, as the NodeSet says.
-    lab.kubectl("delete", "slurm", "--all", "--wait=false")
-    lab.kubectl("delete", "pod", "worker-0")

@@ -47,3 +47,21 @@ async def test_a_nodeset_without_workers_does_not_take_its_partition_away_under_
         world.check()
         assert world.nodeset("gpu") is not None
         assert world.slurm.jobs[waiting].state == "PENDING"
+
+
+async def test_when_nobody_can_be_asked_any_more_a_worker_goes_when_its_own_job_has_ended() -> None:
+    world = World(503)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled()
+        world.slurm.submit(1, 300.0)
+        await asyncio.sleep(30)  # a younger one would be forgotten
+        world.slurm.kill()
+        world.server.remove(Controller, "slurm", NAMESPACE)
+        world.server.remove(NodeSet, "gpu", NAMESPACE)
+        await asyncio.sleep(AWAY_S)
+        assert len(world.pods()) == 3
+        await asyncio.sleep(100)
+        assert len(world.pods()) == 1
+        await asyncio.sleep(LONG_S)
+        assert (world.pods(), world.slurm.killed, world.nodeset("gpu")) == ([], [], None)

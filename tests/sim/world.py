@@ -51,6 +51,7 @@ from tests.sim.delivery import Delivery
 from tests.sim.kubelet import Json, Process
 from tests.sim.kubernetes import Kubernetes, SimServer
 from tests.sim.records import Record
+from tests.sim.shell import WorkerShell
 from tests.sim.slurmctld import LOST, LOW, Slurmctld
 from tests.sim.slurmrestd import CALM, Slurmrestd
 from tests.sim.taints import MANAGER
@@ -135,7 +136,7 @@ class World:
 
     def build(self, client: str) -> AnyController:
         clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
-        made = controller(clusters)
+        made = controller(clusters, WorkerShell(self.server, self.kubernetes))
         witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide)
         self._witnesses[client] = witness
         return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(in_order, made.sources)))

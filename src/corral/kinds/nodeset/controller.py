@@ -40,10 +40,11 @@ from corral.kinds.nodeset.calls import (
     door_in,
     reserved_in,
 )
-from corral.kinds.nodeset.farewell import FINALIZER
+from corral.kinds.nodeset.farewell import FINALIZER, to_look_into
 from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
 from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.left import Memory
+from corral.kinds.nodeset.looks import steps_on
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.proof import extras_for, needs_proof
@@ -120,16 +121,24 @@ class NodeSetReconciler:
             claims=claims_of(nodeset, read),
             absent=mounts.absent(controller, read) if controller else (),
             taken=self._taken.get(key, EMPTY),
-            left=self._memory.left(key, nodeset.spec.controller_ref.name, controller, view, read),
+            left=self._memory.left(key, nodeset.spec.controller_ref.name, read),
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )
+        snapshot = await self._looked_into(snapshot)
         if needs_proof(self._first_plan(key, snapshot)):
             view = await self._slurm.view(cluster, address, fresh=True, extras=extras_for(nodeset))
             seen = seen_by(nodeset, view)
             snapshot = msgspec.structs.replace(snapshot, before=snapshot.remembered(), **seen)
         self._before[key] = snapshot.remembered()
         return snapshot
+
+    async def _looked_into(self, snapshot: Snapshot) -> Snapshot:
+        pods, left = to_look_into(snapshot), snapshot.left
+        if not pods or left is None or self._shell is None:
+            return snapshot
+        steps = await steps_on(self._shell, snapshot.object.metadata.namespace, pods)
+        return msgspec.structs.replace(snapshot, left=msgspec.structs.replace(left, steps=steps))
 
     def _first_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """Over what was seen last; it is the plan of this pass unless it needs a proof."""
@@ -311,8 +320,8 @@ def mode_of(nodeset: NodeSet) -> tuple[str, ...]:
     return (nodeset.spec.scaling_mode,)
 
 
-def controller(slurm: SlurmClusters | None = None) -> Controller[NodeSet, Snapshot]:
-    reconciler = NodeSetReconciler(slurm or RestClusters())
+def controller(slurm: SlurmClusters | None = None, shell: PodShell | None = None) -> Controller[NodeSet, Snapshot]:
+    reconciler = NodeSetReconciler(slurm or RestClusters(), shell)
     return (
         Controller.for_(NodeSet, reconciler)
         .owns(Pod, where=MADE_BY_US)

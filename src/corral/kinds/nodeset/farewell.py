@@ -7,9 +7,9 @@ partition, or cancel them. The NodeSet is released when Slurm reported the parti
 For that, slurmctld and every slurmd read their configuration again, and slurmd registers again. No node is forgotten
 before it has registered, or has had time to: it would come back without a drain.
 
-Without the Controller nobody can be asked, and jobs run on (see `left`). A worker goes then only when slurmctld's pod
-is gone, nobody has created the Controller again for a while, and Slurm's last answer had no job on it; or when
-slurmctld's state is gone too, so that no job can be found again. Others wait for the Controller, or for a person.
+Without the Controller Slurm cannot be asked, and jobs run on (see `left`). A worker goes then only when slurmctld's pod
+is gone, nobody has created the Controller again for a while, and a look into it (see `looks`) finds no step of a job.
+Others wait: for the end of what runs there, for the Controller, or for a person.
 """
 
 from collections.abc import Sequence
@@ -37,6 +37,7 @@ GIVEN_UP_S = 300.0  # without pods and partition, a deletion does not wait longe
 CLOSES_WITHIN_S = 5.0  # how often to check whether its partition is closed
 READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its configuration again by then, or does not answer
 LOOKED_AGAIN_S = 5.0
+STEPS_LOOKED_AGAIN_S = 30.0  # at workers that hold a deletion up
 AWAY_S = 30.0  # a Controller that was deleted to be created again is back by then
 
 
@@ -86,6 +87,15 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     )
 
 
+def to_look_into(snapshot: Snapshot) -> tuple[str, ...]:
+    """Workers of whom only their own processes can tell whether they have a job."""
+    left, nodeset = snapshot.left, snapshot.object
+    is_going = nodeset.metadata.deletion_timestamp is not None and FINALIZER in nodeset.metadata.finalizers
+    if not is_going or left is None or nodeset.status.external or _may_return(snapshot, left):
+        return ()
+    return tuple(worker.name for worker in _here(snapshot.workers) if _may_hold_a_job(snapshot, left, worker))
+
+
 def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     with_pod = [worker for worker in known if worker.pod]
     waits = _pods_going(with_pod)
@@ -100,13 +110,17 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     left = snapshot.left or Left(since=snapshot.now)
     if not with_pod:
         return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
-    here = [worker for worker in with_pod if not worker.is_leaving and not worker.has_ended]
+    here = _here(known)
     held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker)]
     pods = [worker.pod for worker in without(here, held) if worker.pod]
-    why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no known job is left"
+    why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
     gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
     deleted = Plan(actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods))
     return beside(ended(known), deleted, Plan(waits=waits), _missing(snapshot, left, held) if held else NOTHING)
+
+
+def _here(known: Sequence[Worker]) -> list[Worker]:
+    return [worker for worker in known if worker.pod and not worker.is_leaving and not worker.has_ended]
 
 
 def _may_return(snapshot: Snapshot, left: Left) -> bool:
@@ -114,17 +128,12 @@ def _may_return(snapshot: Snapshot, left: Left) -> bool:
 
 
 def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
-    """Not if its slurmd never ran, if Slurm's last answer had none on it, if slurmctld could not find it again, or if
-    people chose to wait no longer."""
+    """Not if its slurmd never ran, if no step of a job runs there, or if people chose to wait no longer."""
     if worker.body.begun is None:
         return False
     if _may_return(snapshot, left):
         return True
-    if not left.keeps_state or _is_overdue(snapshot, left):
-        return False
-    said, silent_since = left.said, left.silent_since or left.since
-    is_old = left.since - silent_since > timedelta(seconds=GIVEN_UP_S)
-    return said is None or is_old or bool(said.jobs_on(worker.name))
+    return not _is_overdue(snapshot, left) and left.steps.get(worker.name) != ()
 
 
 def _is_overdue(snapshot: Snapshot, left: Left) -> bool:
@@ -134,17 +143,25 @@ def _is_overdue(snapshot: Snapshot, left: Left) -> bool:
 
 def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:
     nodeset = snapshot.object
+    done = f". To drain them, create the Controller again. {_given_up(nodeset)}" if held else ""
+    if not _may_return(snapshot, left):
+        why = f"its Controller is gone, but {_held_text(left, held)}. The deletion continues when they end"
+        stuck = Wait(reason="ControllerMissing", message=f"{why}{done}", stalled=True)
+        return Plan(waits=(stuck,), again_after_s=STEPS_LOOKED_AGAIN_S)
     who = f"{some([worker.name for worker in held])} may have jobs" if held else "its partition may have pending jobs"
     if left.runs:
         why = f"its Controller is missing, but slurmctld is not (pod {slurmctld_pod(nodeset.spec.controller_ref.name)})"
-    elif _may_return(snapshot, left):
-        why = f"its Controller is missing, for less than {AWAY_S:g} s"
     else:
-        why = "its Controller is gone, but the volume with slurmctld's state may be there"
-    done = f". To drain them, create the Controller again. {_given_up(nodeset)}" if held else ""
-    is_stuck = not _may_return(snapshot, left)
-    wait = Wait(reason="ControllerMissing", message=f"{why}, so {who}{done}", stalled=is_stuck)
+        why = f"its Controller is missing, for less than {AWAY_S:g} s"
+    wait = Wait(reason="ControllerMissing", message=f"{why}, so {who}{done}")
     return Plan(waits=(wait,), again_after_s=LOOKED_AGAIN_S)
+
+
+def _held_text(left: Left, held: Sequence[Worker]) -> str:
+    busy = [f"{worker.name} ({some(left.steps[worker.name])})" for worker in held if worker.name in left.steps]
+    mute = [worker.name for worker in held if worker.name not in left.steps]
+    told = [f"steps of jobs run on {some(busy)}"] if busy else []
+    return " and ".join([*told, *([f"steps of jobs may run on {some(mute)}, which do not say"] if mute else [])])
 
 
 def _given_up(nodeset: NodeSet) -> str:

@@ -12,7 +12,10 @@ import msgspec
 
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
+from corral.kinds.controller.shell import Answer
 from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Narrow, Reserve, Undrain, Unreserve
+from corral.kinds.nodeset.looks import STEPS
+from corral.kube.errors import Subject, Unreachable
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Extra, Observed, Unknown, View
 from corral.slurm.states import Phase, node_state
@@ -32,11 +35,22 @@ class ModelSlurm:
         self.jobs: dict[int, str] = {}  # id -> node
         self.lost: list[int] = []
         self.reservations: dict[str, Reservation] = {}
+        self.mute: set[str] = set()  # workers that nobody can look into
         self.held: set[str] = set()  # nodes that it refuses to forget
         self.done: list[Call] = []
         self._told: list[Callable[[str], None]] = []
 
     # --- what a NodeSet sees
+
+    async def run(
+        self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float, container: str = ""
+    ) -> Answer:
+        """A look into a worker."""
+        assert (namespace, command, container) == ("lab", (STEPS,), "slurmd")
+        if pod in self.mute:
+            raise Unreachable(Subject("exec", "Pod", namespace, pod), "its kubelet does not answer")
+        steps = ",".join(f'"{job}.batch"' for job, node in self.jobs.items() if node == pod)
+        return Answer(0, f'{{"steps":[{steps}]}}'.encode())
 
     async def view(
         self, cluster: str, address: Address | None, *, fresh: bool, extras: frozenset[Extra] = frozenset()

@@ -1,6 +1,7 @@
 """A NodeSet that is deleted while its Controller is not there: for a moment, for good, or without its slurmctld."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -8,28 +9,26 @@ import pytest
 from msgspec.structs import replace
 
 from corral.engine import Plan, RemoveFinalizer
+from corral.kinds.controller.shell import Answer
 from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.farewell import to_look_into
 from corral.kinds.nodeset.left import Left
+from corral.kinds.nodeset.looks import steps_on
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod
-from corral.slurm.facts import Observed
-from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_snapshot, a_view, a_worker
+from corral.kube.errors import Subject, Unreachable
+from corral.kube.models.core_v1 import Pod
+from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_life import World, a_world, manifest
 from tests.unit.kinds.nodeset.test_nodeset_plan import deleted, reasons
 
-IDLE, BUSY = a_worker(0), a_worker(1, state="MIXED", jobs=(7,))
 SILENT = [a_worker(n, jobs=UNKNOWN) for n in (0, 1)]
-SLURMCTLD, STATE = "slurm-controller-0", "state-slurm-controller-0"
+ONE_BUSY = {"gpu-0": (), "gpu-1": ("7.extern", "7.batch")}
+SLURMCTLD = "slurm-controller-0"
 
 
-def left(*last: AWorker, gone_s: float = 60, silent_s: float = 0, runs: bool = False, keeps_state: bool = True) -> Left:
-    """`last`: as Slurm's last answer had them; `silent_s`: before the Controller went."""
-    said = a_view(*last) if last else None
-    assert said is None or isinstance(said, Observed)
-    since = NOW - timedelta(seconds=gone_s)
-    silent_since = since - timedelta(seconds=silent_s)
-    return Left(since=since, runs=runs, keeps_state=keeps_state, said=said, silent_since=silent_since)
+def left(steps: Mapping[str, tuple[str, ...]] = ONE_BUSY, *, gone_s: float = 60, runs: bool = False) -> Left:
+    return Left(since=NOW - timedelta(seconds=gone_s), runs=runs, steps=steps)
 
 
 def decided(found: Left | None, *workers: AWorker, force_s: int | None = None) -> Plan:
@@ -42,28 +41,22 @@ def decided(found: Left | None, *workers: AWorker, force_s: int | None = None) -
     ("found", "gone"),
     [
         (None, []),
-        (left(IDLE, BUSY, gone_s=29), []),
-        (left(IDLE, BUSY, gone_s=9000, runs=True), []),
-        (left(IDLE, BUSY), ["gpu-0"]),
-        (left(IDLE, BUSY, gone_s=9000), ["gpu-0"]),
-        (left(IDLE, BUSY, silent_s=301), []),
-        (left(), []),
-        (left(IDLE, BUSY, keeps_state=False), ["gpu-0", "gpu-1"]),
-        (left(IDLE, BUSY, keeps_state=False, gone_s=29), []),
+        (left(gone_s=29), []),
+        (left(gone_s=9000, runs=True), []),
+        (left(), ["gpu-0"]),
+        (left(gone_s=9000), ["gpu-0"]),
+        (left({}), []),
     ],
     ids=[
         "first seen",
         "for a moment",
         "slurmctld is there",
-        "one was free",
+        "one is free",
         "for hours",
-        "Slurm had been silent",
-        "nobody knows what it said",
-        "its state is gone too",
-        "its state is gone for a moment",
+        "nobody can look into them",
     ],
 )
-def test_only_workers_that_had_no_job_go_and_not_before_it_may_be_back(found: Left | None, gone: list[str]) -> None:
+def test_only_workers_without_a_job_go_and_not_before_it_may_be_back(found: Left | None, gone: list[str]) -> None:
     plan = decided(found)
     assert deleted(plan) == gone
     assert reasons(plan) == (["ControllerMissing"] if len(gone) < len(SILENT) else [])
@@ -71,19 +64,52 @@ def test_only_workers_that_had_no_job_go_and_not_before_it_may_be_back(found: Le
 
 
 def test_people_are_told_whom_it_waits_for_and_what_to_do() -> None:
-    (wait,) = decided(left(IDLE, BUSY)).waits
+    (wait,) = decided(left()).waits
     assert wait.stalled
-    assert "so gpu-1 may have jobs" in wait.message
+    assert "but steps of jobs run on gpu-1 (7.extern, 7.batch). The deletion continues when they end" in wait.message
     assert "create the Controller again" in wait.message
     assert "kubectl -n lab delete pod -l slurm.corral.dev/nodeset=gpu" in wait.message
-    (wait,) = decided(left(IDLE, BUSY, runs=True)).waits
+    (wait,) = decided(left({"gpu-1": ("7.batch",)})).waits
+    assert "run on gpu-1 (7.batch) and steps of jobs may run on gpu-0, which do not say" in wait.message
+    (wait,) = decided(left(runs=True)).waits
     assert (SLURMCTLD in wait.message, wait.stalled) == (True, False)
 
 
 def test_who_chose_to_lose_jobs_loses_them_after_that_time_and_not_under_a_slurmctld() -> None:
-    assert deleted(decided(left(IDLE, BUSY, gone_s=601), force_s=600)) == ["gpu-0", "gpu-1"]
-    assert deleted(decided(left(IDLE, BUSY, gone_s=599), force_s=600)) == ["gpu-0"]
-    assert deleted(decided(left(IDLE, BUSY, gone_s=601, runs=True), force_s=600)) == []
+    assert deleted(decided(left(gone_s=601), force_s=600)) == ["gpu-0", "gpu-1"]
+    assert deleted(decided(left(gone_s=599), force_s=600)) == ["gpu-0"]
+    assert deleted(decided(left(gone_s=601, runs=True), force_s=600)) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "is_deleted", "looked_into"),
+    [
+        (None, True, ()),
+        (left({}), False, ()),
+        (left({}, gone_s=29), True, ()),
+        (left({}, runs=True), True, ()),
+        (left({}), True, ("gpu-0", "gpu-1")),
+    ],
+    ids=["its Controller is there", "it stays", "for a moment", "slurmctld is there", "for good"],
+)
+def test_workers_are_looked_into_only_when_nothing_else_can_tell(
+    found: Left | None, is_deleted: bool, looked_into: tuple[str, ...]
+) -> None:
+    never_ran, ended = a_worker(2, phase="Pending", registered=False), a_worker(3, phase="Failed")
+    snapshot = a_snapshot(*SILENT, never_ran, ended, deleted=is_deleted, controller=None)
+    assert to_look_into(replace(snapshot, left=found)) == looked_into
+
+
+async def test_a_look_that_fails_says_nothing() -> None:
+    class Shell:
+        async def run(self, namespace: str, pod: str, command: tuple[str, ...], **_: object) -> Answer:
+            if pod == "gpu-0":
+                raise Unreachable(Subject("exec", "Pod", namespace, pod), "its kubelet does not answer")
+            said = {"gpu-1": b'{"steps":["7.batch"]}', "gpu-2": b'{"steps":[]}', "gpu-3": b"sh: not found"}
+            return Answer(0, said[pod])
+
+    found = await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(4)])
+    assert found == {"gpu-1": ("7.batch",), "gpu-2": ()}
 
 
 def test_a_pod_whose_slurmd_never_ran_or_that_has_ended_goes_at_once() -> None:
@@ -93,10 +119,10 @@ def test_a_pod_whose_slurmd_never_ran_or_that_has_ended_goes_at_once() -> None:
 
 def test_without_pods_it_is_let_go_when_the_controller_does_not_come_back() -> None:
     nobody = a_snapshot(deleted=True, controller=None)
-    for found in (None, left(gone_s=29), left(runs=True)):
+    for found in (None, left({}, gone_s=29), left({}, runs=True)):
         waiting = plan(replace(nobody, left=found))
         assert (waiting.actions, reasons(waiting)) == ((), ["ControllerMissing"])
-    (leave,) = plan(replace(nobody, left=left())).actions
+    (leave,) = plan(replace(nobody, left=left({}))).actions
     assert isinstance(leave, RemoveFinalizer)
 
 
@@ -132,14 +158,8 @@ async def test_jobs_outlive_a_controller_that_is_replaced_while_the_nodeset_is_d
 
 
 @pytest.mark.looptime(noop_cycles=0)
-@pytest.mark.parametrize("existing", [False, True], ids=["its own claim", "a claim of people's"])
-async def test_when_it_is_gone_for_good_the_busy_worker_waits_for_the_claim_of_its_state(existing: bool) -> None:
+async def test_when_it_is_gone_for_good_a_busy_worker_waits_for_the_end_of_its_job() -> None:
     async with a_world(2) as world:
-        if existing:
-            merge = {"spec": {"persistence": {"existingClaim": "theirs"}}}
-            world.server.edit(SlurmController, "slurm", "lab", merge=merge)
-        else:
-            world.server.add(ours("PersistentVolumeClaim", STATE))
         world.slurm.start_job(12, "gpu-0")
         await asyncio.sleep(900)  # nothing changes, so nobody looks
         controller_goes(world)
@@ -147,10 +167,8 @@ async def test_when_it_is_gone_for_good_the_busy_worker_waits_for_the_claim_of_i
         await asyncio.sleep(900)
         assert (world.pods(), world.slurm.lost) == (["gpu-0"], [])
         assert world.condition("Ready")["reason"] == "ControllerMissing"
-        if existing:
-            world.server.remove(Pod, "gpu-0", "lab")
-        else:
-            world.server.remove(PersistentVolumeClaim, STATE, "lab")
+        assert "gpu-0 (12.batch)" in world.condition("Ready")["message"]
+        world.slurm.end_job(12)
         await asyncio.sleep(60)
         assert (world.pods(), world.server.get(NodeSet, "gpu", "lab")) == ([], None)
 
@@ -158,13 +176,15 @@ async def test_when_it_is_gone_for_good_the_busy_worker_waits_for_the_claim_of_i
 @pytest.mark.looptime(noop_cycles=0)
 async def test_while_its_slurmctld_is_there_no_worker_goes_however_long_it_takes() -> None:
     async with a_world(1) as world:
-        world.server.add(ours("PersistentVolumeClaim", STATE))
         world.server.add({**ours("Pod", SLURMCTLD), "spec": {"containers": [{"name": "slurmctld", "image": "x"}]}})
         controller_goes(world)
         world.server.remove(NodeSet, "gpu", "lab")
         await asyncio.sleep(3600)
         assert world.pods() == ["gpu-0", SLURMCTLD]
+        world.slurm.mute.add("gpu-0")
         world.server.remove(Pod, SLURMCTLD, "lab")
         await asyncio.sleep(3600)
-        # What Slurm said an hour before slurmctld ended proves nothing.
         assert world.pods() == ["gpu-0"]
+        world.slurm.mute.clear()
+        await asyncio.sleep(60)
+        assert world.pods() == []

@@ -42,7 +42,7 @@ class World:
         self.server.add(A_KEY)
 
     def build(self) -> AnyController:
-        return controller(self.slurm)
+        return controller(self.slurm, self.slurm)
 
     def scale(self, replicas: int) -> None:
         self.server.edit(NodeSet, "gpu", "lab", merge={"spec": {"replicas": replicas}})
