@@ -1,12 +1,15 @@
 """What holds for every test."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from corral.kube.client import Client
+from corral.testing.cluster import Cluster
 from tests.lanes import lane_of, turn_of
 
 # Up to Python 3.13 the first look at "the current event loop" makes one, which pytest-asyncio then never closes.
@@ -29,3 +32,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn_of(item.nodeid))
+
+
+@pytest.fixture
+async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
+    async with corral_cluster.client() as client:
+        yield client

@@ -87,3 +87,27 @@ def test_things_come_and_go_in_any_order(lab: Lab) -> None:
     lab.kubectl("apply", "-f", "-", stdin=quickstart("26.05"))
     lab.until("what was kept is used again", lambda: not_ready(lab))
     assert lab.on_controller("sh", "-c", COUNT).strip() == "1"
+    a_job_outlives_its_cluster(lab)
+
+
+def a_job_outlives_its_cluster(lab: Lab) -> None:
+    """All is deleted while it runs, and all but its NodeSet comes back."""
+    wrapped = "until test -e /tmp/enough; do sleep 0.5; done"
+    job = lab.on_controller("sbatch", "--parsable", "-w", "worker-1", "--output=/dev/null", "--wrap", wrapped).strip()
+    lab.on_controller("sh", "-c", f"until squeue -h -t RUNNING -j {job} | grep worker-1; do sleep 0.2; done")
+    lab.kubectl("delete", "slurm", "--all", "--wait=false")
+    lab.until("the NodeSet says which step it waits for", lambda: "" if f"({job}.batch)" in said(lab) else said(lab))
+    pods = ("get", "pod", "-l", "slurm.corral.dev/nodeset=worker", "-o", "jsonpath={.items[*].metadata.name}")
+    lab.until("idle workers have gone", lambda: "" if lab.kubectl(*pods) == "worker-1" else lab.kubectl(*pods))
+    others = [one for one in yaml.safe_load_all(quickstart("26.05")) if one["kind"] != "NodeSet"]
+    lab.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(others))
+    lab.wait("controller/demo")
+    lab.wait("restapi/demo")
+    lab.kubectl("exec", "worker-1", "-c", "slurmd", "--", "touch", "/tmp/enough")
+    lab.wait("nodeset/worker", "delete")
+    ended = ("sacct", "-X", "-D", "-n", "-j", job, "-o", "State")
+    lab.until("its record is written", lambda: "" if lab.on_controller(*ended).split() == ["COMPLETED"] else "not yet")
+
+
+def said(lab: Lab) -> str:
+    return str(condition(json.loads(lab.kubectl("get", "nodeset", "worker", "-o", "json")), "Ready").get("message"))

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import platform
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -79,12 +79,6 @@ echo $(( $(findmnt -bno SIZE /) >> 20 )); ip -br address show to 10.1.2.0/24; tr
 def _definitions(corral_cluster: Cluster) -> Iterator[None]:
     with definitions(corral_cluster):
         yield
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
 
 
 @pytest.mark.parametrize(("kind", "key"), [("cloud-config", "userdata"), ("network-config", "networkdata")])

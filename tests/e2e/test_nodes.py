@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.cluster
 
 RUNNING = "until squeue -h -t RUNNING | grep -q {}; do sleep 0.2; done"
 UNTIL_TOLD = "until test -e /tmp/enough; do sleep 0.5; done"
+LONGER_THAN_A_POD_TAKES_S = 10.0
 WINDOW_OPENS_IN = timedelta(seconds=15)
 NOWHERE = "corral/slurm:there-is-no-such-image"
 # Devices that every container has, in place of GPUs; and racks that workers join when they register.
@@ -178,6 +180,7 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
 
     one_worker_a_machine_and_back(lab, machine)
     a_record_follows_its_worker(lab)
+    a_pod_that_somebody_deletes_ends_after_its_job(lab)
     volumes_and_pins(lab, machine)
     deletion_waits_for_queued_jobs(lab)
 
@@ -231,6 +234,25 @@ def a_record_follows_its_worker(lab: Lab) -> None:
         "it registered with its new CPUs",
         lambda: amiss("CPUTot=2" in lab.on_controller("scontrol", "show", "node", "worker-0"), True),
     )
+
+
+def a_pod_that_somebody_deletes_ends_after_its_job(lab: Lab) -> None:
+    """Kubernetes itself has no way to take a deletion back: the pod waits, and gets no more jobs meanwhile."""
+    uid = ("get", "pod", "worker-0", "-o", "jsonpath={.metadata.uid}")
+    lab.until("all workers are there", lambda: not_settled(lab))
+    number = lab.on_controller("sbatch", "--parsable", "-w", "worker-0", "--output=/dev/null", "--wrap", UNTIL_TOLD)
+    lab.on_controller("sh", "-c", RUNNING.format("worker-0"))
+    before = lab.kubectl(*uid)
+    lab.kubectl("delete", "pod", "worker-0", "--wait=false")
+    state = ("sinfo", "-h", "-n", "worker-0", "-O", "StateLong:20")
+    lab.until("it gets no more jobs", lambda: amiss(lab.on_controller(*state).strip(), "draining"))
+    time.sleep(LONGER_THAN_A_POD_TAKES_S)
+    assert lab.kubectl(*uid) == before
+    lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", "touch", "/tmp/enough")
+    lab.until("there is another in its place", lambda: amiss(lab.kubectl(*uid, "--ignore-not-found") == before, False))
+    lab.until("which takes jobs", lambda: not_settled(lab))
+    ended = lab.on_controller("sacct", "-X", "-D", "-n", "-j", number.strip(), "-o", "State").split()
+    assert ended == ["COMPLETED"], ended
 
 
 VOLUMES = """

@@ -1,7 +1,6 @@
 """Logs, exec, eviction and scale on real pods."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
 
@@ -10,7 +9,6 @@ import pytest
 from corral.kube import (
     ApiError,
     Client,
-    HttpTransport,
     LogOptions,
     NotFound,
     ObjectMeta,
@@ -18,7 +16,6 @@ from corral.kube import (
     Put,
     Selector,
     TooManyRequests,
-    load_credentials,
 )
 from corral.kube.meta import Condition
 from corral.kube.models.apps_v1 import Deployment
@@ -30,12 +27,6 @@ pytestmark = pytest.mark.cluster
 
 MANAGER = "corral-test"
 TALKS = "echo one; echo two >&2; trap 'exit 0' TERM; while :; do sleep 1; done"
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with Client(HttpTransport(load_credentials(corral_cluster.kubeconfig), component="test")) as client:
-        yield client
 
 
 @pytest.fixture

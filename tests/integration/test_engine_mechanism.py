@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from corral.engine.clock import system_clock
 from corral.engine.informer import Informer
 from corral.engine.lease import Election, Terms
 from corral.engine.store import Change, Deleted, key_of
-from corral.kube import Client, HttpTransport, NotFound, ObjectMeta, Precondition, Selector, load_credentials
+from corral.kube import Client, NotFound, ObjectMeta, Precondition, Selector
 from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSpec
 from corral.kube.watch import Server
 from corral.testing.cluster import Cluster
@@ -21,12 +20,6 @@ from corral.testing.cluster import Cluster
 pytestmark = pytest.mark.cluster
 
 TERMS = Terms(duration_s=3, renew_deadline_s=2.0, retry_s=0.4)
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with Client(HttpTransport(load_credentials(corral_cluster.kubeconfig), component="test")) as client:
-        yield client
 
 
 async def test_a_suspended_leader_is_replaced_and_does_not_write_when_it_wakes(

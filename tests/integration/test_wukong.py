@@ -1,6 +1,5 @@
 """Wukongs on a real API server with the real definitions: every object that we send passes its real schema."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from tests.integration.wukonglife import (
     WHOLE,
     apply,
     are_gone,
-    definitions,
     is_gone,
     is_restored,
     is_taken,
@@ -41,19 +39,7 @@ from tests.integration.wukonglife import (
     until,
 )
 
-pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    with definitions(corral_cluster):
-        yield
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("wukong_definitions")]
 
 
 async def test_a_wukong_runs_stops_grows_and_goes_and_every_object_passes_its_real_schema(

@@ -1,6 +1,5 @@
 """What a Wukong's own definition refuses, on a real API server, beyond what `test_wukong` shows."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ HTTP = {"url": "https://images.test/a", "checksum": "sha256:00"}
 @pytest.fixture(scope="module", autouse=True)
 def _definition(corral_cluster: Cluster) -> None:
     corral_cluster.define(to_yaml(crd_of(Wukong)))
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
 
 
 def a_manifest(spec: dict[str, Any]) -> Object:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from corral.testing.localcluster import as_at_a_terminal
 from tests.integration.wukonglife import (
     WHOLE,
     apply,
-    definitions,
     is_gone,
     is_taken,
     make_pool,
@@ -38,24 +37,12 @@ from tests.integration.wukonglife import (
 )
 from tests.unit.kinds.wukong.foreign import SAMPLES
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("wukong_definitions")]
 
 KINDS: Mapping[str, type[Object]] = {"Wukong": Wukong, "WukongSnapshot": WukongSnapshot, "Secret": Secret}
 DISKLESS = (
     "{cpu: 1, memory: 1Gi, disks: [{name: live, size: 1Gi, source: {containerDisk: {image: 'images.test/a:1'}}}]}"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    with definitions(corral_cluster):
-        yield
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES.keys())

@@ -3,7 +3,7 @@
 Nothing is made: each object is created as a dry run, in which the server refuses unknown fields as well.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +23,13 @@ from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec
 from corral.kube import Client
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import Node
-from corral.testing.cluster import Cluster
-from tests.integration.wukonglife import definitions
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("wukong_definitions")]
 
 NAMESPACE = "default"
 UID = "6e5b0ab4-5a0c-4a35-9f0b-3f8a6a0e2c11"  # of the owner: the server asks for one, and not whether it exists
 GOLDEN = Path(__file__).parents[1] / "unit" / "kinds" / "wukong" / "golden"
 BASE: dict[str, Any] = {"cpu": 4, "memory": "2Gi", "disks": [{"name": "root", "size": "1Gi"}]}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    with definitions(corral_cluster):
-        yield
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
 
 
 def golden() -> Iterator[Any]:

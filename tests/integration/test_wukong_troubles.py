@@ -1,7 +1,7 @@
 """Wukongs on a real API server when things go wrong: operators die, definitions vanish, people meddle."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -26,7 +26,6 @@ from tests.integration.wukonglife import (
     apply,
     are_gone,
     define_again,
-    definitions,
     is_another,
     is_gone,
     is_restored,
@@ -44,21 +43,9 @@ from tests.integration.wukonglife import (
     way_to,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("wukong_definitions")]
 
 DEATHS_MAX = 100
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _definitions(corral_cluster: Cluster) -> Iterator[None]:
-    with definitions(corral_cluster):
-        yield
-
-
-@pytest.fixture
-async def client(corral_cluster: Cluster) -> AsyncIterator[Client]:
-    async with corral_cluster.client() as client:
-        yield client
 
 
 async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(

@@ -2,9 +2,10 @@
 
 A container starts, slurmd-run in it waits for what slurmd is to say (`slurm.corral.dev/node-conf`) and for slurmctld,
 slurmd starts, registers with the model of Slurm, and is ready. The API hears of each some time after it; of a deletion
-the kubelet hears some time after it, until when a slurmd may still be started and register. A pod ends when it is
-deleted (within its grace), when its container crashes (and is started again, at once or after a while), when its
-sandbox is lost, or when it fails; then its jobs end too, and the model is told by whom.
+the kubelet hears some time after it, until when a slurmd may still be started and register. Then the pod's own last act
+(`slurmd-leave`) waits for its jobs, for as long as its grace lasts, and the pod ends. It also ends when its container
+crashes (and is started again, at once or after a while), when its sandbox is lost, or when it fails; then its jobs end
+too, and the model is told by whom.
 
 A kubelet that is cut off tells and hears nothing; its containers run on, and speak to slurmctld.
 """
@@ -23,7 +24,9 @@ from tests.sim.slurmctld import Slurmctld
 HEARS_WITHIN_S = 1.0  # from then on slurmd has its TERM, and registers no more
 TELLS_WITHIN_S = 2.0
 GRACE_S_MAX = 20.0
+SHORT_GRACE_S = 60  # whoever gives so little does not wait for jobs
 BACKOFF_S = (10.0, 40.0)  # of a container that crashes again and again
+SOMEBODY = "somebody's deletion of the pod"
 BAD_IMAGE = "bad"  # an image of this tag cannot be pulled
 CREATING, BACKING_OFF = "ContainerCreating", "CrashLoopBackOff"
 
@@ -131,8 +134,9 @@ class Kubelets:
         now_s, process = self._server.now_s(), self.process(pod["metadata"]["uid"])
         if "deletionTimestamp" in pod["metadata"] and (process.heard or (connected and now_s >= process.hears_s)):
             process.heard = True
-            self._end(pod, process, now_s, connected=connected)
-            return
+            if not self._waits_for_jobs(pod, process, now_s):
+                self._end(pod, process, now_s, connected=connected)
+                return
         if pod["status"]["phase"] in ("Failed", "Succeeded"):
             return
         if process.container_s is None and now_s >= process.due_s:
@@ -178,10 +182,14 @@ class Kubelets:
         elif not process.news and process.slurmd is not None and now_s >= process.ready_s and not is_ready(pod):
             self.set_status(pod, "Running", ready=True, state=pod["status"]["containerStatuses"][0]["state"])
 
+    def _waits_for_jobs(self, pod: Json, process: Process, now_s: float) -> bool:
+        jobs = process.slurmd.jobs if process.slurmd is not None and process.slurmd.alive else {}
+        return pod["metadata"]["deletionGracePeriodSeconds"] > SHORT_GRACE_S and any(at > now_s for at in jobs.values())
+
     def _end(self, pod: Json, process: Process, now_s: float, *, connected: bool) -> None:
         if now_s < process.ends_s:
             return
-        self._end_slurmd(process, process.deleted_by or "somebody's deletion of the pod")
+        self._end_slurmd(process, process.deleted_by or SOMEBODY)
         meta = pod["metadata"]
         if connected:
             self._server.remove(Pod, meta["name"], meta["namespace"], grace_s=0)

@@ -85,7 +85,7 @@ class Kubernetes:
         self.on_removal: Callable[[Json, str, Process | None], None] = lambda *_: None
         server.extend(
             Pod,
-            grace=lambda _pod, asked: 30 if asked is None else asked,
+            grace=lambda pod, asked: pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked,
             prepare=lambda pod: tolerating_for(prepared_pod(pod), tolerated_s),
         )
         server.storage.listen(self._saw)

@@ -70,7 +70,7 @@ def delete_set(world: World, luck: Random) -> None:
 
 
 def delete_pod(world: World, luck: Random) -> None:
-    """A person who knows what they do, or not: their jobs are their affair."""
+    """A person who knows what they do, or not."""
     if pods := world.pods():
         world.server.remove(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE)
 

@@ -4,7 +4,7 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
 `LawBroken` there and then, in the request that broke them:
 
     jobs       an operator deletes no pod that holds a job or may be given one, and nobody can evict one, nor drive it
-               out by a taint
+               out by a taint; and whoever deletes one, no job ends with it
     drains     an operator neither lifts nor overwrites nor forgets what somebody else has drained, set down or marked
                as failing, unless that happened after the look that it takes directly before; nor unless its NodeSet
                is deleted. One that slurmctld has lost, as the worker's pod has shown, is there again when the world has
@@ -48,7 +48,7 @@ from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
 from tests.sim.deeds import of_request, of_slurm_request
 from tests.sim.delivery import Delivery
-from tests.sim.kubelet import Json, Process
+from tests.sim.kubelet import SOMEBODY, Json, Process
 from tests.sim.kubernetes import Kubernetes, SimServer
 from tests.sim.records import Record
 from tests.sim.shell import WorkerShell
@@ -254,7 +254,7 @@ class World:
 
     def check(self) -> None:
         """Raise what was broken. A law is broken within a request, where nobody would hear of an exception."""
-        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if OPERATOR in by]
+        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if is_deletion(by)]
         ended = [f"job {job} ended with partition {partition}" for job, partition in self.slurm.cost]
         if found := [*self.broken, *killed, *ended]:
             raise LawBroken("; ".join(found))
@@ -332,6 +332,11 @@ def is_foreign(record: Record) -> bool:
     is_invalid = record.invalid and record.reason == LOW and not record.fail
     is_out = record.drain or record.down or record.fail
     return is_out and not record.reason.startswith(REASON_PREFIX) and not is_lost and not is_invalid
+
+
+def is_deletion(by: str) -> bool:
+    """Of a pod; not the death of what it runs on."""
+    return by.startswith(OPERATOR) or by in (KUBECTL, MANAGER, SOMEBODY)
 
 
 def lost_words(pod: Json | None) -> str:

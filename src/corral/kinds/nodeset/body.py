@@ -3,7 +3,7 @@
 Pods change rarely, and their nodes in Slurm often. So this is found once for a pod, and is good until the pod changes.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -15,6 +15,7 @@ from corral.kinds.nodeset.started import begun, runs, told_of_slurmd
 from corral.kube.models.core_v1 import Pod, PodCondition
 
 ENDED = ("Failed", "Succeeded")
+SHORT_GRACE_S = 30  # with such a grace period a worker does not wait for its jobs (see `worker.GRACE_S`)
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,6 +24,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str = ""
     is_live: bool = False  # it runs, or will run: neither being deleted nor ended
     is_leaving: bool = False
+    waits_since: datetime | None = None  # when it was deleted, if it may wait for its jobs
     is_ready: bool = False
     runs: bool = False  # its slurmd, according to kubelet
     begun: datetime | None = None  # since when its slurmd may run
@@ -55,6 +57,7 @@ def body_of(pod: Pod) -> Body:
         phase=phase,
         is_live=not is_leaving and phase not in ENDED,
         is_leaving=is_leaving,
+        waits_since=_waits_since(pod),
         is_ready=is_ready,
         runs=runs(pod, told),
         begun=begun(pod, told, is_unfilled=is_unfilled),
@@ -65,6 +68,12 @@ def body_of(pod: Pod) -> Body:
         can_be_driven_out=bool(pod.spec.node_name) and STAYS not in pod.spec.tolerations,
         shown=shown,
     )
+
+
+def _waits_since(pod: Pod) -> datetime | None:
+    """The time of a deletion is the one at which the grace period ends."""
+    at, grace_s = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds or 0
+    return at - timedelta(seconds=grace_s) if at is not None and grace_s > SHORT_GRACE_S else None
 
 
 def _conditions(pod: Pod) -> tuple[bool, tuple[PodCondition, ...]]:

@@ -17,6 +17,7 @@ from datetime import timedelta
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
 from corral.kinds.nodeset import claims
+from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.each import beside
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.force import limit
@@ -24,7 +25,7 @@ from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.left import Left, slurmctld_pod
 from corral.kinds.nodeset.making import ended, guarded
 from corral.kinds.nodeset.registering import told_of_machines
-from corral.kinds.nodeset.removal import removed
+from corral.kinds.nodeset.removal import hung, removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
 from corral.kinds.nodeset.spec import NodeSet
@@ -82,6 +83,7 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         released(snapshot),
         removed(snapshot, without(stays, anew), "deletion", spares_others=False),
         _registering(anew),
+        hung(snapshot, spares_others=False),
         Plan(waits=_pods_going(with_pod)),
         queued,
     )
@@ -115,8 +117,11 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     pods = [worker.pod for worker in without(here, held) if worker.pod]
     why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
     gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
-    deleted = Plan(actions=tuple(Delete(target=target(pod), reason="ControllerGone", message=gone) for pod in pods))
-    return beside(ended(known), deleted, Plan(waits=waits), _missing(snapshot, left, held) if held else NOTHING)
+    deleted = [
+        Delete(target=target(pod), grace_period_s=SHORT_GRACE_S, reason="ControllerGone", message=gone) for pod in pods
+    ]
+    actions = Plan(actions=tuple(deleted), waits=waits)
+    return beside(ended(known), actions, _missing(snapshot, left, held) if held else NOTHING)
 
 
 def _here(known: Sequence[Worker]) -> list[Worker]:
@@ -165,7 +170,8 @@ def _held_text(left: Left, held: Sequence[Worker]) -> str:
 
 
 def _given_up(nodeset: NodeSet) -> str:
-    command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {selector(nodeset.metadata.name)}"
+    of, within = selector(nodeset.metadata.name), f"--grace-period={SHORT_GRACE_S}"
+    command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {of} {within}"
     return f"To delete the workers with any jobs they run: {command}"
 
 

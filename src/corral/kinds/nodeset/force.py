@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from corral.engine import Action, Delete, EmitEvent, target
+from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.workers import Worker
@@ -78,7 +79,7 @@ def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     limit_s = snapshot.object.spec.force_drain_after_seconds
     message = f"deleted after draining for more than {limit_s} s ({why}; spec.forceDrainAfterSeconds)"
     told = _events(snapshot, worker, "JobsKilled", message, "Delete")
-    return *told, Delete(target=target(worker.pod), reason=FORCED, message=message)
+    return *told, Delete(target=target(worker.pod), grace_period_s=SHORT_GRACE_S, reason=FORCED, message=message)
 
 
 def _warned(snapshot: Snapshot, worker: Worker, why: str, at: datetime) -> tuple[EmitEvent, ...]:

@@ -7,7 +7,7 @@
     a worker that has to register    give it the values of its Kubernetes node; replace one that registered wrong
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it, create it again
     a Kubernetes node in trouble     drain its workers; if it is cordoned, move them when they have no jobs
-    a pod that goes without us       drain its node until the next pod is ready
+    a pod that goes without us       drain its node until the next pod is ready; end it if it has no job and hangs
     our drain on a worker that stays             remove the drain
     somebody's drain that slurmctld has lost     set it again (see `restoring`)
     a changed state in Slurm         show it as conditions of the worker's pod
@@ -40,7 +40,7 @@ from corral.kinds.nodeset.machine import Trouble
 from corral.kinds.nodeset.making import ended, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
-from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, kept_free, left_alone, removed, slurm_call
+from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, hung, kept_free, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import opened, reserved
 from corral.kinds.nodeset.resized import resized
 from corral.kinds.nodeset.restoring import restored
@@ -83,6 +83,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         _gone(snapshot, fates),
         _off_troubled_machines(snapshot, fates.settled),
         _off_pods_that_go(snapshot),
+        hung(snapshot),
         fates.waiting,
         scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers),
         _not_yet(fates),

@@ -4,9 +4,11 @@ Nothing else in Corral deletes a pod that may hold a job. The law that this foll
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from corral.engine import NOTHING, Action, Delete, EmitEvent, Outside, Plan, Wait, target
 from corral.kinds.nodeset import force
+from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
 from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
@@ -20,6 +22,7 @@ from corral.slurm.values import Node
 REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
 ARRIVES_WITHIN_S = 30.0  # how often to check whether a running slurmd has registered; Slurm's own changes come sooner
+ENDS_WITHIN_S = 60.0  # a pod that is deleted, once it has no jobs
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 
 
@@ -44,6 +47,21 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
     waits += [_arriving(worker) for worker in arriving] + [_reserved(worker) for worker in reserved]
     again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving else None
     return beside(each(groups), _forced(snapshot, held, why), Plan(waits=tuple(waits), again_after_s=again_after_s))
+
+
+def hung(snapshot: Snapshot, *, spares_others: bool = True) -> Plan:
+    """Pods that were deleted and have no job to wait for, but do not end: some container does not hear its TERM, and
+    their grace period is long."""
+    waiting = [worker for worker in snapshot.workers if worker.body.waits_since is not None]
+    free = [worker for worker in waiting if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
+    hanging = [worker for worker in free if _hangs(snapshot, worker) and not (spares_others and worker.is_somebodys)]
+    again = Plan(again_after_s=ENDS_WITHIN_S) if waiting else NOTHING
+    return removed(snapshot, hanging, "pod that hangs", spares_others=spares_others) + again
+
+
+def _hangs(snapshot: Snapshot, worker: Worker) -> bool:
+    since = worker.body.waits_since
+    return since is not None and snapshot.now - since >= timedelta(seconds=ENDS_WITHIN_S)
 
 
 def _forced(snapshot: Snapshot, held: Sequence[Worker], why: str) -> Plan:
@@ -98,8 +116,11 @@ def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool
     """First the node, directly after it the pod."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, no jobs left"
     forget = slurm_call(snapshot, Forget(node=worker.name, spares_others=spares_others), "WorkerLeaves", proof)
-    if worker.pod is None or worker.is_leaving:
+    if worker.pod is None or (worker.is_leaving and worker.body.waits_since is None):
         return (forget,)
+    if worker.is_leaving:
+        hangs = f"it was deleted, {proof}, and something in it does not end"
+        return forget, Delete(target=target(worker.pod), grace_period_s=SHORT_GRACE_S, reason="PodHangs", message=hangs)
     return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
 
 

@@ -30,8 +30,11 @@ from corral.kube.models.core_v1 import (
     DownwardAPIVolumeSource,
     EmptyDirVolumeSource,
     EnvVar,
+    ExecAction,
     HTTPGetAction,
     KeyToPath,
+    Lifecycle,
+    LifecycleHandler,
     ObjectFieldSelector,
     Pod,
     PodDNSConfig,
@@ -45,7 +48,8 @@ from corral.kube.models.core_v1 import (
     VolumeMount,
 )
 
-GRACE_S = 30
+# Whoever deletes the pod, its jobs end first: it waits for them itself (`slurmd-leave`), and goes at once without any.
+GRACE_S = 365 * 24 * 3600
 MACHINE, MACHINE_FOLDER = "machine", "/etc/corral/machine"  # what the Kubernetes node below says, once it is known
 HTTP_SINCE = "26.05"  # slurmd answers /readyz
 
@@ -136,6 +140,7 @@ def _slurmd(controller: Controller, version: str) -> Container:
         ),
         ports=(ContainerPort(name=CONTAINER, container_port=names.SLURMD_PORT, protocol="TCP"),),
         readiness_probe=_probe(version),
+        lifecycle=Lifecycle(pre_stop=LifecycleHandler(exec=ExecAction(command=("/usr/libexec/corral/slurmd-leave",)))),
         # Without privileges a container's cgroup is read-only; where yours is not, take them away in spec.slurmd.
         security_context=SecurityContext(run_as_user=0, run_as_group=0, privileged=True if confined else None),
         volume_mounts=(

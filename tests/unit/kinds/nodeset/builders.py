@@ -111,6 +111,14 @@ def with_shown(pod: Pod, node: Node | None) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
+def deleted_ago(worker: AWorker, seconds: float, *, grace_s: int = 365 * 24 * 3600) -> AWorker:
+    """Its pod was deleted so long ago, with so much time to end."""
+    assert worker.pod is not None
+    at = NOW + timedelta(seconds=grace_s - seconds)
+    meta = msgspec.structs.replace(worker.pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=grace_s)
+    return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, metadata=meta))
+
+
 def a_job(number: int, node: str, until: datetime | None = None, limit_s: float | None = None) -> Job:
     return Job(id=number, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,), end_at=until, time_limit_s=limit_s)
 

@@ -35,6 +35,7 @@ from tests.unit.kinds.nodeset.builders import (
     a_controller,
     a_snapshot,
     a_worker,
+    deleted_ago,
     with_shown,
 )
 from tests.unit.kinds.nodeset.test_nodeset_machine import a_machine
@@ -117,6 +118,8 @@ def some_workers(draw: st.DrawFn) -> dict[str, AWorker]:
         if node is not None:
             told = draw(st.sampled_from([None, NOW - OLD, NOW - timedelta(seconds=80)]))
             node = replace(node, registered_at=told, reason_at=draw(st.sampled_from([None, NOW - OLD, NOW])))
+        if pod is not None and pod.metadata.deletion_timestamp is not None:
+            pod = deleted_ago(worker, draw(st.sampled_from([5, 90])), grace_s=draw(st.sampled_from([30, 9000]))).pod
         if pod is not None:
             shown = draw(st.sampled_from(["nothing", "its state", "its state before"]))
             before = worker.node if shown != "nothing" else None

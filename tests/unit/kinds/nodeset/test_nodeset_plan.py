@@ -17,7 +17,7 @@ from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
 from corral.kinds.parts import External
 from corral.kube.meta import Condition
 from corral.kube.models.core_v1 import ContainerState, ContainerStateWaiting, Pod, PodCondition
-from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, UNKNOWN, AWorker, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, UNKNOWN, AWorker, a_snapshot, a_worker, deleted_ago
 
 DRAINED = "IDLE+DRAIN"
 
@@ -88,6 +88,40 @@ def test_a_pod_that_goes_without_us_is_given_no_more_jobs_until_the_next_one_is_
     assert calls(plan(a_snapshot(next_one))) == [Undrain(node="gpu-0")]
     not_registered = a_worker(0, state="IDLE+DRAIN", reason=GOING, earlier_s=600)
     assert calls(plan(a_snapshot(not_registered))) == []
+
+
+FREED = a_worker(0, state="IDLE+DRAIN", reason=GOING, runs_s=900)
+FORGOTTEN = a_worker(0, registered=False, runs_s=900)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["the NodeSet stays", "the NodeSet goes"])
+@pytest.mark.parametrize("free", [FREED, FORGOTTEN], ids=["drained", "forgotten"])
+def test_a_pod_that_was_deleted_has_no_job_and_does_not_end_is_given_no_more_time(
+    free: AWorker, is_deleted: bool
+) -> None:
+    decided = plan(a_snapshot(deleted_ago(free, 61), deleted=is_deleted))
+    assert calls(decided) == [Forget(node="gpu-0", spares_others=not is_deleted)]
+    (delete,) = [action for action in decided.actions if isinstance(action, Delete)]
+    assert (delete.target.name, delete.grace_period_s) == ("gpu-0", 30)
+
+
+@pytest.mark.parametrize(
+    "going",
+    [
+        deleted_ago(FREED, 59),
+        deleted_ago(FREED, 61, grace_s=30),
+        deleted_ago(a_worker(0, state="MIXED+DRAIN", reason=GOING, jobs=(7,)), 9000),
+        deleted_ago(a_worker(0, state="IDLE+DRAIN", reason="bad DIMM"), 9000),
+        deleted_ago(a_worker(0, jobs=UNKNOWN), 9000),
+    ],
+    ids=["not long ago", "has little time anyway", "waits for its job", "somebody's", "nobody knows"],
+)
+def test_another_pod_that_was_deleted_is_left_to_end(going: AWorker) -> None:
+    assert deleted(plan(a_snapshot(going))) == []
+
+
+def test_a_pod_that_was_deleted_is_looked_at_again() -> None:
+    assert plan(a_snapshot(deleted_ago(FREED, 5))).again_after_s == 60
 
 
 def test_a_pod_that_has_ended_is_replaced_even_while_slurm_does_not_answer() -> None:
