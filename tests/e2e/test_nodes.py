@@ -179,8 +179,8 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.until("the job that ran meanwhile has ended", lambda: states(lab) != ["COMPLETED"] * 2)
 
     one_worker_a_machine_and_back(lab, machine)
-    a_record_follows_its_worker(lab)
     a_pod_that_somebody_deletes_ends_after_its_job(lab)
+    a_record_follows_its_worker(lab)
     volumes_and_pins(lab, machine)
     deletion_waits_for_queued_jobs(lab)
 
