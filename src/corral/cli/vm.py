@@ -1,4 +1,4 @@
-"""`corral vm`: start, stop, restart, pause, unpause, migrate a Wukong's machine, and its console."""
+"""`corral vm`: start, stop, restart, pause, unpause, migrate a Wukong's machine, its disks and its console."""
 
 import asyncio
 import sys
@@ -7,14 +7,17 @@ from contextlib import suppress
 from typing import TypeVar
 
 import click
+import msgspec
 
 from corral.cli import console
 from corral.cli.errors import Failure
 from corral.cli.options import Cluster, cluster_options
+from corral.cli.output import table
 from corral.engine import is_controlled_by
 from corral.engine.children import name_taken
 from corral.kinds.wukong import names, power
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance, migration_to
+from corral.kinds.wukong.guestdisks import DiskRow, FileSystems, disk_rows, in_mib
 from corral.kinds.wukong.power import Act, CannotDo, Decision, Edit, Machine, Step
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.client import Client, Precondition
@@ -29,9 +32,9 @@ T = TypeVar("T", bound=Object)
 Decide = Callable[[Machine], Decision]
 
 
-@click.group("vm", short_help="Start, stop, restart, pause or move a virtual machine; its console")
+@click.group("vm", short_help="Start, stop, restart, pause or move a virtual machine; its disks and console")
 def vm_command() -> None:
-    """Start, stop, restart, pause or move the machine of a Wukong, or open its console."""
+    """Start, stop, restart, pause or move the machine of a Wukong, show its disks, or open its console."""
 
 
 @vm_command.command("start")
@@ -86,6 +89,20 @@ def unpause_command(name: str, cluster: Cluster) -> None:
 def migrate_command(name: str, node: str, cluster: Cluster) -> None:
     """Move the running machine to another node."""
     _carry_out(cluster, name, lambda it: power.migrate(it, node=node))
+
+
+@vm_command.command("disks")
+@click.argument("name")
+@cluster_options
+def disks_command(name: str, cluster: Cluster) -> None:
+    """Show what was asked for, what each volume has, and which file systems the guest has on it."""
+
+    async def ask() -> tuple[DiskRow, ...]:
+        async with cluster.client() as client:
+            return await disks_of(client, cluster.namespace, name)
+
+    rows = asyncio.run(ask())
+    click.echo(table(("DISK", "ASKED", "VOLUME", "IN THE GUEST", "REMARK"), map(_disk_cells, rows)))
 
 
 @vm_command.command("console")
@@ -177,6 +194,24 @@ async def _do(client: Client, wukong: Wukong, step: Step) -> None:
 
 def unanswered(error: ApiError) -> Failure:
     return Failure(f"{error}; {power.SUBRESOURCES} is served by KubeVirt's virt-api: does it run?")
+
+
+async def disks_of(client: Client, namespace: str, name: str) -> tuple[DiskRow, ...]:
+    machine = await machine_called(client, namespace, name)
+    if not machine.runs:
+        raise Failure(f"Wukong {namespace}/{name} does not run: `corral vm start {name}` starts it")
+    try:
+        told = await client.told(power.INSTANCES, names.machine_name(name), namespace, of="filesystemlist")
+    except Conflict as error:
+        raise Failure(f"{error}; the guest's agent is what tells of its file systems") from None
+    except (NotFound, ServerError) as error:
+        raise unanswered(error) from None
+    return disk_rows(machine.wukong, msgspec.json.decode(told, type=FileSystems).items)
+
+
+def _disk_cells(row: DiskRow) -> tuple[str, ...]:
+    guest = [f"{one.mount_point} {one.file_system_type} {in_mib(one.total_bytes)}" for one in row.guest]
+    return row.name, row.asked, row.size, ", ".join(guest) or "-", row.remark
 
 
 async def open_console(client: Client, namespace: str, name: str) -> None:

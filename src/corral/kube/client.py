@@ -345,6 +345,11 @@ class Client:
         request = requests.act(resource, name, namespace, action=action, options=options)
         await self._calls.send(request, Repeat.UNSENT, self._fence)
 
+    async def told(self, resource: Resource, name: str, namespace: str = "", *, of: str) -> bytes:
+        """What an API server of others tells below an object (KubeVirt's `filesystemlist`), as it came."""
+        request = requests.get(resource, name, namespace, subresource=of)
+        return (await self._calls.send(request, Repeat.HARMLESS)).body
+
     def attach(
         self, resource: Resource, name: str, namespace: str = "", *, to: str, subprotocol: str
     ) -> AbstractAsyncContextManager[Socket]:

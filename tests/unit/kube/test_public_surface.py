@@ -25,7 +25,7 @@ def test_the_verbs_are_these_and_none_replaces_an_object() -> None:
     assert verbs == {
         "get", "list", "list_page", "watch",
         "create", "make", "apply", "patch", "delete", "evict",
-        "get_scale", "set_scale", "logs", "exec", "exec_stream", "act", "attach",
+        "get_scale", "set_scale", "logs", "exec", "exec_stream", "act", "attach", "told",
         "server_version", "resources", "served", "openapi", "openapi_paths",
         "fenced", "may_write", "statistics", "close",
     }  # fmt: skip

@@ -39,6 +39,7 @@ class Machines:
         self.started: set[str] = set()  # of the run strategy Manual
         self.ending: dict[str, str] = {}  # machine -> how its guest ends at the next look: Succeeded or Failed
         self.agentless: set[str] = set()
+        self.file_systems: dict[str, list[dict[str, Any]]] = {}  # of guests, as their agents list them
         self.immovable: dict[str, str] = {}  # machine -> why it cannot move while it runs
         self.failing_moves: dict[str, str] = {}  # machine -> why a migration of it fails
         self.soft_reboots: list[str] = []

@@ -38,9 +38,10 @@ class StandInApi:
             return await self._behind.request(request)
         if not self.runs:
             return _refusal(503, "ServiceUnavailable", "no endpoints available for service virt-api")
-        assert request.method == "PUT", request
-        options = msgspec.json.decode(request.body, type=dict[str, Any])
         namespace, _kind, name, action = request.path.removeprefix(ROOT).split("/")
+        if request.method == "GET":
+            return self._told(name, action)
+        options = msgspec.json.decode(request.body, type=dict[str, Any])
         return await self._act(namespace, name, action, options)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
@@ -57,6 +58,13 @@ class StandInApi:
 
     async def close(self) -> None:
         await self._behind.close()
+
+    def _told(self, name: str, what: str) -> Response:
+        assert what == "filesystemlist", what
+        if name in self._machines.agentless:
+            return _refusal(409, "Conflict", "VMI does not have guest agent connected")
+        body = {"items": self._machines.file_systems.get(name, [])}
+        return Response(status=200, headers={}, body=msgspec.json.encode(body))
 
     async def _act(self, namespace: str, name: str, action: str, options: Mapping[str, Any]) -> Response:
         machine = await self._access.find(VirtualMachine, name, namespace)

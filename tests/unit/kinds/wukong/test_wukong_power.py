@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from corral.cli import console
 from corral.cli.console import joined
 from corral.cli.errors import Failure
-from corral.cli.vm import Decide, carried_out, open_console
+from corral.cli.vm import Decide, carried_out, disks_of, open_console
 from corral.kinds.wukong import power
 from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration, migration_to
+from corral.kinds.wukong.guestdisks import disk_rows
 from corral.kinds.wukong.power import Machine
+from corral.kinds.wukong.spec import VolumeStatus
 from corral.kube.client import Client
 from corral.testing.apiserver.faults import Fault
 from corral.testing.kubevirt_standin.subresources import EchoConsole, StandInApi
@@ -289,3 +292,48 @@ async def test_the_console_of_a_machine_that_does_not_run_is_refused(monkeypatch
     await world.say(power.stop)
     with pytest.raises(Failure, match="does not run: it has no console"):
         await open_console(world.people(), NAMESPACE, "vm")
+
+
+def a_file_system(serial: str, mount: str, gib: float) -> dict[str, object]:
+    size = int(gib * (1 << 30))
+    disk = [{"serial": serial, "busType": "virtio"}]
+    return {"diskName": "vda1", "mountPoint": mount, "fileSystemType": "ext4", "totalBytes": size, "disk": disk}
+
+
+async def test_disks_are_shown_as_they_were_asked_for_as_they_are_and_as_the_guest_sees_them() -> None:
+    world = PowerWorld()
+    disks = "[{name: root, size: 10Gi}, {name: data, size: 20Gi}, {name: raw, size: 1Gi}]"
+    await world.make(a_wukong(f"{{cpu: 1, memory: 1Gi, disks: {disks}}}"))
+    people = world.people()
+    world.standin.machines.file_systems["vm"] = [
+        a_file_system("root", "/boot/efi", 0.1),
+        a_file_system("root", "/", 9.4),
+        a_file_system("data", "/data", 9.8),
+        a_file_system("somebody's", "/mnt", 1),
+    ]
+    root, data, raw = await disks_of(people, NAMESPACE, "vm")
+    assert (root.asked, root.size, [one.mount_point for one in root.guest], root.remark) == (
+        "10Gi",
+        "10Gi",
+        ["/boot/efi", "/"],
+        "",
+    )
+    assert data.remark == "the guest's file systems use 10035Mi of it: grow partition and file system there"
+    assert (raw.guest, raw.remark) == ((), "the guest tells of no file system on it")
+
+    world.standin.machines.agentless.add("vm")
+    with pytest.raises(Failure, match=r"guest agent connected.*agent is what tells of its file systems"):
+        await disks_of(people, NAMESPACE, "vm")
+    world.api.runs = False
+    with pytest.raises(Failure, match="virt-api: does it run"):
+        await disks_of(people, NAMESPACE, "vm")
+    await world.say(power.stop)
+    with pytest.raises(Failure, match="does not run: `corral vm start vm` starts it"):
+        await disks_of(people, NAMESPACE, "vm")
+
+
+def test_a_volume_that_has_not_grown_is_told_before_what_the_guest_makes_of_it() -> None:
+    wukong = a_wukong("{cpu: 1, memory: 1Gi, disks: [{name: root, size: 20Gi}]}")
+    status = msgspec.structs.replace(wukong.status, volumes=(VolumeStatus(name="root", size="10Gi"),))
+    (row,) = disk_rows(msgspec.structs.replace(wukong, status=status), ())
+    assert row.remark == "the volume has not grown yet: see DisksResized in `corral explain`"
