@@ -15,7 +15,7 @@ from corral.kinds.controller.files import references
 from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.plan import OWNED, plan, rest_of
-from corral.kinds.controller.rotation import HOLDERS, SLURMDBD, lost
+from corral.kinds.controller.rotation import HOLDERS, SLURMDBD, lost, with_keys
 from corral.kinds.controller.shell import (
     ClientShell,
     PodShell,
@@ -67,11 +67,12 @@ class ControllerReconciler:
         seen = gathered(controller, read)
         if self._shell is None or controller.spec.external or controller.spec.suspend:
             return seen
-        if seen.pod is not None and (gone := lost(seen)):
-            kept = await ask_kept_keys(self._shell, key.namespace, seen.pod.metadata.name, (at.key for at in gone))
+        seen = replace(seen, holders=holders_of(seen, read))
+        if gone := lost(seen):
+            kept = await ask_kept_keys(self._shell, key.namespace, with_keys(seen), (at.key for at in gone))
             seen = replace(seen, kept_keys=kept)
         seen = replace(seen, running=await self._facts.running(self._shell, key, seen))
-        holders = await self._facts.holders(self._shell, key, seen, holders_of(seen, read))
+        holders = await self._facts.holders(self._shell, key, seen, seen.holders)
         return replace(seen, holders=holders, jobs=await jobs_in_the_way(self._shell, seen, rest_of(seen)))
 
     def plan(self, snapshot: Snapshot) -> Plan:

@@ -12,8 +12,9 @@ moments a token may be refused; whoever has one asks again.
 
 Secrets that a person refers to are theirs: nothing is written there, and what they write is loaded in the same way.
 
-A Secret of ours that somebody deletes is made again with the very key, which slurmctld's pod still has: with another
-one the daemons would not understand each other. If it cannot be had, no other is made.
+A Secret of ours that somebody deletes is made again with the very key, which slurmctld's pod still has, and every
+worker: with another one the daemons would not understand each other. So does a Controller that is created again while
+workers of the one before it run, and with them jobs. If it cannot be had, no other is made.
 """
 
 import hashlib
@@ -36,8 +37,10 @@ LOOK_AGAIN_S = 1.0
 MISSED_AFTER = timedelta(seconds=20)  # a daemon that has not loaded by then has missed the reconfigure
 PATCHED_MAX = 250  # pods in one pass
 
-SLURMDBD = "slurmdbd"
-HOLDERS = ("slurmd", "sackd")  # containers that hold the slurm key; slurmctld and slurmdbd are known by name
+TRIED_MAX = 5  # workers that are asked for a key
+
+SLURMD, SLURMDBD = "slurmd", "slurmdbd"
+HOLDERS = (SLURMD, "sackd")  # containers that hold the slurm key; slurmctld and slurmdbd are known by name
 
 
 def secrets(snapshot: Snapshot) -> tuple[Object | Once, ...]:
@@ -59,19 +62,29 @@ def secrets(snapshot: Snapshot) -> tuple[Object | Once, ...]:
 
 
 def lost(snapshot: Snapshot) -> tuple[KeyRef, ...]:
-    """Generated keys whose Secret is gone although a slurmctld runs, or has run, with them."""
-    spec, has_run = snapshot.object.spec, bool(snapshot.object.status.slurm_version)
-    if snapshot.pod is None and not has_run:
-        return ()
+    """Generated keys whose Secret is gone although a slurmctld runs, or has run, with them; or workers do."""
+    controller, spec = snapshot.object, snapshot.object.spec
+    has_run = snapshot.pod is not None or bool(controller.status.slurm_version)
+    has_daemons = has_run or bool(_workers(snapshot))
     generated = (
-        *((keys.slurm_key_of(snapshot.object),) if spec.slurm_key_ref is None else ()),
-        *((keys.jwt_key_of(snapshot.object),) if spec.jwt_key_ref is None else ()),
+        *((keys.slurm_key_of(controller),) if spec.slurm_key_ref is None and has_daemons else ()),
+        *((keys.jwt_key_of(controller),) if spec.jwt_key_ref is None and has_run else ()),
     )
     return tuple(at for at in generated if _secret(snapshot, at) is None)
 
 
+def with_keys(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Pods, with a container, in which keys may still be mounted: slurmctld's, and some workers."""
+    own = ((snapshot.pod.metadata.name, objects.COMPONENT),) if snapshot.pod is not None else ()
+    return (*own, *((one.pod.metadata.name, one.daemon) for one in _workers(snapshot)[:TRIED_MAX]))
+
+
+def _workers(snapshot: Snapshot) -> list[Holder]:
+    return [holder for holder in snapshot.holders if holder.daemon == SLURMD]
+
+
 def beyond_recall(snapshot: Snapshot) -> tuple[KeyRef, ...]:
-    """Of the lost ones, those that slurmctld's pod could not give back."""
+    """Of the lost ones, those that no pod could give back."""
     kept = snapshot.kept_keys.files
     is_there = {
         names.SLURM_JWKS: keyset.parsed(kept.get(names.SLURM_JWKS, b"")) is not None,
@@ -88,7 +101,7 @@ def losses(snapshot: Snapshot) -> Plan:
             regarding=target(snapshot.object),
             type="Warning",
             reason="KeyRestored",
-            message=f"Secret {namespace}/{at.name} was missing; it is created again with the key from slurmctld's pod",
+            message=f"Secret {namespace}/{at.name} was missing; it is created again with the key of the pods that run",
             action="Restore",
         )
         for at in lost(snapshot)
@@ -97,8 +110,9 @@ def losses(snapshot: Snapshot) -> Plan:
     waits = tuple(
         Wait(
             reason="KeyLost",
-            message=f"Secret {namespace}/{at.name} is missing and the key cannot be read from slurmctld's pod: restore "
-            "the Secret from a backup; with a new key the running daemons would not understand each other",
+            message=f"Secret {namespace}/{at.name} is missing and the key cannot be read from the pods that run with "
+            "it: restore the Secret from a backup, or delete those pods; with a new key the running daemons would not "
+            "understand each other",
             on=ObjectRef("Secret", namespace, at.name),
             stalled=True,
         )

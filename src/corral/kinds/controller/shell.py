@@ -77,16 +77,24 @@ class ClientShell:
         return Answer(result.exit_code, result.stdout, result.stderr)
 
 
-async def ask_kept_keys(shell: PodShell, namespace: str, pod: str, files: Iterable[str]) -> KeptKeys:
-    """Key files that are still mounted there; what cannot be read is left out."""
+async def ask_kept_keys(
+    shell: PodShell, namespace: str, places: Iterable[tuple[str, str]], files: Iterable[str]
+) -> KeptKeys:
+    """Key files that are still mounted in one of these pods and containers; what cannot be read is left out."""
     kept: dict[str, bytes] = {}
-    for file in files:
-        try:
-            answer = await shell.run(namespace, pod, ("cat", f"{KEYS_DIR}/{file}"), run_s_max=STATE_S_MAX)
-        except KubeError:
-            continue
-        if answer.exit_code == 0:
-            kept[file] = answer.stdout
+    missing = set(files)
+    for pod, container in places:
+        for file in sorted(missing):
+            command = ("cat", f"{KEYS_DIR}/{file}")
+            try:
+                answer = await shell.run(namespace, pod, command, run_s_max=STATE_S_MAX, container=container)
+            except KubeError:
+                continue
+            if answer.exit_code == 0:
+                kept[file] = answer.stdout
+        missing -= kept.keys()
+        if not missing:
+            break
     return KeptKeys(kept)
 
 

@@ -26,7 +26,7 @@ class FreshKeys(msgspec.Struct, frozen=True):
 
 
 class KeptKeys(msgspec.Struct, frozen=True):
-    """Key files as slurmctld's pod still has them although their Secret is gone; by name."""
+    """Key files as pods still have them although their Secret is gone; by name."""
 
     files: Mapping[str, bytes] = EMPTY
 

@@ -235,8 +235,8 @@ async def test_a_slurmctld_that_came_back_hears_its_workers_again_and_is_then_le
     world.slurmctld.revival = STATE_WITH_GHOSTS | {"at": 1, "loaded": 1}
     world.add("Controller", "demo")
     world.operator.start()
-    world.start_worker()
     await asyncio.sleep(3)
+    world.start_worker()  # its key is there by then
     world.start_pod()
     await asyncio.sleep(10)
     assert world.slurmctld.asked == ["state"]
