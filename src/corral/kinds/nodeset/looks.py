@@ -25,7 +25,7 @@ async def steps_on(shell: PodShell, namespace: str, pods: Iterable[str]) -> Mapp
         async with at_once:
             try:
                 answer = await shell.run(namespace, pod, (STEPS,), run_s_max=LOOK_S_MAX, container=SLURMD)
-                return pod, msgspec.json.decode(answer.stdout, type=_Said)
+                return pod, msgspec.json.decode(answer.stdout, type=_Said) if answer.exit_code == 0 else None
             except (KubeError, msgspec.DecodeError):
                 return pod, None
 
