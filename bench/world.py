@@ -54,8 +54,8 @@ def _corral(*arguments: str, output: IO[str] | int | None = None) -> int:
     return subprocess.run(command, check=False, stdout=output or sys.stderr, stderr=output).returncode
 
 
-async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
-    """Make the objects that the figures need; returns the server's version."""
+async def prepare(settings: Settings, pods: int, say: Callable[[str], None]) -> str:
+    """Make the objects that the figures need, with so many pods; returns the server's version."""
     sizes = settings.sizes
     async with our_client(settings) as client:
         for namespace in (CREATION, QUEUE, PODS):
@@ -66,11 +66,11 @@ async def prepare(settings: Settings, say: Callable[[str], None]) -> str:
             tickets = [a_ticket(number, namespace) for number in range(count)]
             await _each(tickets, lambda ticket: _make(client, ticket), "tickets", say)
         have = {pod.metadata.name for pod in (await client.list(Pod, Selector(namespace=PODS))).items}
-        if len(have) > sizes.pods:
+        if len(have) > pods:
             raise MeasurementFailed(
                 f"cluster {NAME} has {len(have)} pods of an earlier, larger run: take it down first"
             )
-        missing = [number for number in range(sizes.pods) if worker_pod(number).metadata.name not in have]
+        missing = [number for number in range(pods) if worker_pod(number).metadata.name not in have]
         await _each(missing, lambda number: _make_pod(client, number), "pods", say)
         return (await client.server_version()).git_version
 
