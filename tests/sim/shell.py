@@ -1,5 +1,6 @@
-"""Looks into workers, as exec through their kubelet does: which steps of jobs run there, now."""
+"""Looks into workers, as exec through their kubelet does: which steps of jobs run there when it begins."""
 
+import asyncio
 import json
 
 from corral.kinds.controller.shell import Answer
@@ -12,6 +13,7 @@ from tests.sim.kubernetes import Kubernetes, SimServer
 class WorkerShell:
     def __init__(self, server: SimServer, kubernetes: Kubernetes) -> None:
         self._server, self._kubernetes = server, kubernetes
+        self.takes_s = 0.0  # until the answer is here
 
     async def run(
         self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float, container: str = ""
@@ -24,4 +26,5 @@ class WorkerShell:
             raise Unreachable(Subject("exec", "Pod", namespace, pod), "no container there answers")
         jobs, now_s = process.slurmd.jobs if process.slurmd else {}, self._server.now_s()
         steps = [f"{number}.batch" for number, ends_s in jobs.items() if ends_s > now_s]
+        await asyncio.sleep(self.takes_s)
         return Answer(0, json.dumps({"steps": steps}).encode())

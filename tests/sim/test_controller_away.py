@@ -65,3 +65,25 @@ async def test_when_nobody_can_be_asked_any_more_a_worker_goes_when_its_own_job_
         assert len(world.pods()) == 1
         await asyncio.sleep(LONG_S)
         assert (world.pods(), world.slurm.killed, world.nodeset("gpu")) == ([], [], None)
+
+
+async def test_a_controller_that_comes_back_during_the_look_into_its_workers_costs_no_job() -> None:
+    world = World(504)
+    world.make("gpu", replicas=2)
+    world.shell.takes_s = 4.0
+    async with world.running():
+        await world.settled()
+        world.slurm.kill()
+        world.server.remove(Controller, "slurm", NAMESPACE)
+        world.server.remove(NodeSet, "gpu", NAMESPACE)
+        await asyncio.sleep(32)  # the look began at 30
+        assert len(world.pods()) == 2
+        world.server.add(a_cluster()[0])
+        world.slurm.start()
+        world.slurm.submit(1, 120.0)
+        await asyncio.sleep(60)
+        world.check()
+        assert len(world.pods()) == 1  # the other went as all do: drained, and forgotten by slurmctld
+        await asyncio.sleep(LONG_S)
+        world.check()
+        assert (world.pods(), world.slurm.killed, world.nodeset("gpu")) == ([], [], None)

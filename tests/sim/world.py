@@ -111,6 +111,7 @@ class World:
             self.server, self.slurm, Random(f"{seed} kubernetes"), machines=machines, tolerated_s=tolerated_s
         )
         self.kubelets = self.kubernetes.kubelets
+        self.shell = WorkerShell(self.server, self.kubernetes)
         self.delivery = Delivery(self.server, self.slurm, self.kubernetes.reconfigured, Random(f"{seed} delivery"))
         self.kubernetes.on_removal = self._pod_is_removed
         self.server.storage.listen(self._something_was_written)
@@ -136,7 +137,7 @@ class World:
 
     def build(self, client: str) -> AnyController:
         clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
-        made = controller(clusters, WorkerShell(self.server, self.kubernetes))
+        made = controller(clusters, self.shell)
         witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide)
         self._witnesses[client] = witness
         return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(in_order, made.sources)))

@@ -125,7 +125,7 @@ class NodeSetReconciler:
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )
-        snapshot = await self._looked_into(snapshot)
+        snapshot = await self._looked_into(key, snapshot, read)
         if needs_proof(self._first_plan(key, snapshot)):
             view = await self._slurm.view(cluster, address, fresh=True, extras=extras_for(nodeset))
             seen = seen_by(nodeset, view)
@@ -133,11 +133,15 @@ class NodeSetReconciler:
         self._before[key] = snapshot.remembered()
         return snapshot
 
-    async def _looked_into(self, snapshot: Snapshot) -> Snapshot:
-        pods, left = to_look_into(snapshot), snapshot.left
-        if not pods or left is None or self._shell is None:
+    async def _looked_into(self, key: Key, snapshot: Snapshot, read: Reader) -> Snapshot:
+        """What was seen counts only if nobody has created the Controller again meanwhile."""
+        pods = to_look_into(snapshot)
+        if not pods or self._shell is None:
             return snapshot
-        steps = await steps_on(self._shell, snapshot.object.metadata.namespace, pods)
+        steps = await steps_on(self._shell, key.namespace, pods)
+        left = self._memory.left(key, snapshot.object.spec.controller_ref.name, read)
+        if left is None or left.runs:
+            return snapshot
         return msgspec.structs.replace(snapshot, left=msgspec.structs.replace(left, steps=steps))
 
     def _first_plan(self, key: Key, snapshot: Snapshot) -> Plan:

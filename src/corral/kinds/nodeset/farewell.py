@@ -39,6 +39,7 @@ CLOSES_WITHIN_S = 5.0  # how often to check whether its partition is closed
 READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its configuration again by then, or does not answer
 LOOKED_AGAIN_S = 5.0
 STEPS_LOOKED_AGAIN_S = 30.0  # at workers that hold a deletion up
+GONE_MAX = 500  # in one pass: the next one looks anew
 AWAY_S = 30.0  # a Controller that was deleted to be created again is back by then
 
 
@@ -114,7 +115,7 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
     here = _here(known)
     held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker)]
-    pods = [worker.pod for worker in without(here, held) if worker.pod]
+    pods = [worker.pod for worker in without(here, held) if worker.pod][:GONE_MAX]
     why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
     gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
     deleted = [

@@ -126,6 +126,20 @@ def test_without_pods_it_is_let_go_when_the_controller_does_not_come_back() -> N
     assert isinstance(leave, RemoveFinalizer)
 
 
+@pytest.mark.looptime(noop_cycles=0)
+async def test_who_does_not_answer_holds_nobody_up_for_long() -> None:
+    class Shell:
+        async def run(self, namespace: str, pod: str, command: tuple[str, ...], **_: object) -> Answer:
+            if pod != "gpu-0":
+                await asyncio.sleep(5)
+                raise Unreachable(Subject("exec", "Pod", namespace, pod), "its kubelet does not answer")
+            return Answer(0, b'{"steps":[]}')
+
+    began_s = asyncio.get_running_loop().time()
+    await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(1000)])
+    assert asyncio.get_running_loop().time() - began_s <= 20
+
+
 # --- as it is seen
 
 
