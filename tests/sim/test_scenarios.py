@@ -11,7 +11,7 @@ from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Pod
 from corral.kube.models.events_v1 import Event
 from corral.testing.apiserver import Fault
-from tests.sim.kubelet import BAD_IMAGE, is_ready
+from tests.sim.kubelet import BAD_IMAGE, Json, is_ready
 from tests.sim.records import INACTIVE, Refused
 from tests.sim.slurmrestd import RestFaults
 from tests.sim.world import NAMESPACE, QUIET_S, World
@@ -79,9 +79,10 @@ async def test_a_forget_that_fails_inside_an_answer_of_200_leaves_the_pod() -> N
         assert world.pods() == []
 
 
-async def test_a_bad_image_costs_no_more_than_max_unavailable_and_taking_it_back_heals() -> None:
+@pytest.mark.parametrize("window", [None, {"start": "2026-01-01T00:00:00Z", "duration": "9000h"}], ids=["", "window"])
+async def test_a_bad_image_costs_no_more_than_max_unavailable_and_taking_it_back_heals(window: Json | None) -> None:
     world = World(3)
-    world.make("gpu", replicas=5, update={"maxUnavailable": 2})
+    world.make("gpu", replicas=5, update={"maxUnavailable": 2, "window": window})
     async with world.running():
         await world.settled()
         world.change("gpu", slurmd={"image": BAD})

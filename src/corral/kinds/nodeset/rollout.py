@@ -5,7 +5,8 @@
     OnDelete        none; a worker that goes for another reason comes back as it is now asked for
     partition       only those with this ordinal or a higher one
     paused          none; a worker that was on its way out stays
-    window          none before and after it; in it all at once, for Slurm has kept their nodes free (`reservation`)
+    window          none before and after it; in it all at once, for Slurm has kept their nodes free (`reservation`),
+                    when the first of them is there as it is asked for now: a bad image costs no more than elsewhere
 
 A worker counts as there when it is ready, registered, not down and not drained by us. So new workers that do not come
 up use up what may be missing, and the rollout stops by itself: a bad image costs `maxUnavailable` workers. Outdated
@@ -97,7 +98,7 @@ def rollout(
     movable = [worker for worker in here if not worker.is_somebodys]
     nothing_to_lose = [worker for worker in movable if worker.facts is Facts.UNREGISTERED or not worker.runs]
     others = [worker for worker in movable if worker.facts is not Facts.UNREGISTERED and worker.runs]
-    if update.window is not None:
+    if update.window is not None and _is_proven(staying, here):
         taken = [worker for worker in others if worker.heard]
     else:
         taken = in_turn(sorted(others, key=order), staying, replicas, limits(update, replicas)[0])
@@ -111,6 +112,12 @@ def rollout(
         waits=(*stopped, told),
         again_after_s=min((s for s in (again_after_s, _turns_after_s(snapshot)) if s is not None), default=None),
     )
+
+
+def _is_proven(staying: Sequence[Worker], here: Sequence[Worker]) -> bool:
+    """Whether a worker that was made otherwise than those that are outdated has come up."""
+    old = {worker.make for worker in here}
+    return any(is_there(worker) for worker in staying if worker.make not in old)
 
 
 def _may_have_slurmd(worker: Worker) -> bool:

@@ -58,7 +58,8 @@ class Update(Model, frozen=True, kw_only=True):
         Meta(description="OnDelete: Corral replaces none; a worker whose pod is deleted comes back up to date."),
     ] = "RollingUpdate"
     max_unavailable: Annotated[
-        IntOrString, Meta(description="How many workers may be unavailable at a time, for any reason: 2 or 10%.")
+        IntOrString,
+        Meta(description="How many workers may be unavailable at a time: 2 or 10%. Not those somebody else drained."),
     ] = 1
     max_surge: Annotated[
         IntOrString,
@@ -70,7 +71,7 @@ class Update(Model, frozen=True, kw_only=True):
     paused: Annotated[bool, Meta(description="While true, no worker is replaced.")] = False
     window: Annotated[
         Window | None,
-        Meta(description="Replace workers only then, all at once; a maintenance reservation keeps jobs away."),
+        Meta(description="Replace workers only then, all at once when the first is up; a reservation keeps jobs away."),
     ] = None
     history: Annotated[int, Meta(ge=0, le=100, description="How many old revisions to keep.")] = 10
 

@@ -65,8 +65,16 @@ def test_another_time_or_more_nodes_make_another_reservation(opens_in: timedelta
     assert [type(call) for call in calls(decided)] == [Unreserve, Reserve]
 
 
-def test_in_its_time_all_go_at_once_and_who_has_a_job_is_waited_for() -> None:
-    begun = snapshot_of(*outdated((), (12,)), opens_in=timedelta(minutes=-5), reservation=THERE)
+def test_in_its_time_the_first_go_as_in_every_rollout_until_one_has_come_up_as_it_is_asked_for_now() -> None:
+    begun = snapshot_of(*outdated((), (12,), ()), opens_in=timedelta(minutes=-5), reservation=THERE)
+    assert drains(plan(begun)) == ["gpu-2"]
+    not_up = a_worker(2, registered=False)
+    assert drains(plan(snapshot_of(*outdated((), ()), not_up, opens_in=timedelta(minutes=-5)))) == []
+
+
+def test_then_all_go_at_once_and_who_has_a_job_is_waited_for() -> None:
+    proven = a_worker(2)
+    begun = snapshot_of(*outdated((), (12,)), proven, opens_in=timedelta(minutes=-5), reservation=THERE)
     decided = plan(begun)
     assert drains(decided) == ["gpu-0", "gpu-1"]
     assert "Draining" in reasons(decided)
