@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from corral.kinds import names
+from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kube.models.core_v1 import Pod
 from corral.testing.apiserver import FakeApiServer
 from tests.sim.records import Slurmd
@@ -24,7 +25,6 @@ from tests.sim.slurmctld import Slurmctld
 HEARS_WITHIN_S = 1.0  # from then on slurmd has its TERM, and registers no more
 TELLS_WITHIN_S = 2.0
 GRACE_S_MAX = 20.0
-SHORT_GRACE_S = 60  # whoever gives so little does not wait for jobs
 BACKOFF_S = (10.0, 40.0)  # of a container that crashes again and again
 SOMEBODY = "somebody's deletion of the pod"
 BAD_IMAGE = "bad"  # an image of this tag cannot be pulled

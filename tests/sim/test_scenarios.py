@@ -207,11 +207,8 @@ async def test_one_deleted_node_and_a_slurmctld_restart_cost_no_other_job() -> N
         job = world.slurm.submit(1, 100.0)
         await asyncio.sleep(5)
         (busy,) = world.slurm.jobs[job].nodes
-        other = next(pod for pod in world.pods() if pod["metadata"]["name"] != busy)
-        if other["spec"]["nodeName"] != next(
-            pod["spec"]["nodeName"] for pod in world.pods() if pod["metadata"]["name"] == busy
-        ):
-            world.kubernetes.delete_machine(other["spec"]["nodeName"])
+        places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.pods()}
+        world.kubernetes.delete_machine(next(place for place in places.values() if place != places[busy]))
         world.slurm.kill()
         await asyncio.sleep(5)
         world.slurm.start()

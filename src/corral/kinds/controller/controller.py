@@ -156,7 +156,8 @@ def holders_of(seen: Snapshot, read: Reader) -> tuple[Holder, ...]:
 
 
 def _runs(pod: Pod) -> bool:
-    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+    """Also one that is being deleted: a worker waits for its jobs then, and its slurmd speaks with slurmctld."""
+    return pod.status.phase == "Running"
 
 
 def _of_pod(pod: Pod, read: Reader) -> Iterable[Key]:

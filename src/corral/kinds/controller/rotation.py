@@ -76,7 +76,8 @@ def lost(snapshot: Snapshot) -> tuple[KeyRef, ...]:
 def with_keys(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """Pods, with a container, in which keys may still be mounted: slurmctld's, and some workers."""
     own = ((snapshot.pod.metadata.name, objects.COMPONENT),) if snapshot.pod is not None else ()
-    return (*own, *((one.pod.metadata.name, one.daemon) for one in _workers(snapshot)[:TRIED_MAX]))
+    workers = sorted(_workers(snapshot), key=lambda one: not is_ready(one.pod))
+    return (*own, *((one.pod.metadata.name, one.daemon) for one in workers[:TRIED_MAX]))
 
 
 def _workers(snapshot: Snapshot) -> list[Holder]:
@@ -111,8 +112,8 @@ def losses(snapshot: Snapshot) -> Plan:
         Wait(
             reason="KeyLost",
             message=f"Secret {namespace}/{at.name} is missing and the key cannot be read from the pods that run with "
-            "it: restore the Secret from a backup, or delete those pods; with a new key the running daemons would not "
-            "understand each other",
+            "it: restore the Secret from a backup, name their key in spec.slurmKeyRef, or end those pods with their "
+            "jobs (kubectl delete pod --grace-period=30); with a new key the daemons would not understand each other",
             on=ObjectRef("Secret", namespace, at.name),
             stalled=True,
         )
@@ -335,7 +336,8 @@ def _renewals(snapshot: Snapshot) -> Iterable[Action]:
         return  # the Secret is about to change: then is the time
     mark = slurm.metadata.resource_version
     for holder in not_mounted(snapshot):
-        yield from renewed(holder.pod, mark)
+        if holder.pod.metadata.deletion_timestamp is None:  # others get no new files
+            yield from renewed(holder.pod, mark)
 
 
 def renewed(pod: Pod, mark: str) -> Iterable[Action]:

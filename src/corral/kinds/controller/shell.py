@@ -37,6 +37,7 @@ KEYS = "/usr/libexec/corral/keys-state"
 RECORDS = "/usr/libexec/corral/slurmctld-records"
 REGISTER = "/usr/libexec/corral/slurmd-register"
 STATE_S_MAX = 20.0
+KEPT_S_MAX = 5.0
 MOUNTED_WITHIN_S = 20  # what slurmctld-apply waits for kubelet
 APPLY_S_MAX = 100.0
 REFUSED_RETRY_S = 300.0
@@ -87,7 +88,7 @@ async def ask_kept_keys(
         for file in sorted(missing):
             command = ("cat", f"{KEYS_DIR}/{file}")
             try:
-                answer = await shell.run(namespace, pod, command, run_s_max=STATE_S_MAX, container=container)
+                answer = await shell.run(namespace, pod, command, run_s_max=KEPT_S_MAX, container=container)
             except KubeError:
                 continue
             if answer.exit_code == 0:

@@ -15,7 +15,9 @@ from corral.kinds.nodeset.started import begun, runs, told_of_slurmd
 from corral.kube.models.core_v1 import Pod, PodCondition
 
 ENDED = ("Failed", "Succeeded")
-SHORT_GRACE_S = 30  # with such a grace period a worker does not wait for its jobs (see `worker.GRACE_S`)
+# Whoever deletes a worker's pod, its jobs end first: it waits for them itself (`slurmd-leave`), and goes without any.
+GRACE_S = 365 * 24 * 3600
+SHORT_GRACE_S = 30  # for one that is not to wait
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -32,7 +34,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     line: str = ""  # what its slurmd registers with
     given: str | None = None  # the line that was written to it once it had a Kubernetes node
     is_unfilled: bool = False  # its slurmd waits for what its Kubernetes node says
-    can_be_driven_out: bool = False  # a taint of its Kubernetes node would end it at once
+    can_be_driven_out: bool = False  # a taint of its Kubernetes node would delete it at once
     shown: tuple[PodCondition, ...] = ()  # what it shows of Slurm
 
     @property
@@ -71,9 +73,9 @@ def body_of(pod: Pod) -> Body:
 
 
 def _waits_since(pod: Pod) -> datetime | None:
-    """The time of a deletion is the one at which the grace period ends."""
+    """The time of a deletion is the one at which the grace period ends. Another period than ours is somebody's wish."""
     at, grace_s = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds or 0
-    return at - timedelta(seconds=grace_s) if at is not None and grace_s > SHORT_GRACE_S else None
+    return at - timedelta(seconds=grace_s) if at is not None and grace_s == GRACE_S else None
 
 
 def _conditions(pod: Pod) -> tuple[bool, tuple[PodCondition, ...]]:

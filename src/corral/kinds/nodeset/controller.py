@@ -48,6 +48,7 @@ from corral.kinds.nodeset.looks import steps_on
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.proof import extras_for, needs_proof
+from corral.kinds.nodeset.removal import hanging
 from corral.kinds.nodeset.report import decided_by, report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster
@@ -108,6 +109,7 @@ class NodeSetReconciler:
         machines = machines_of(nodeset, roster, read)
         address = slurm_address(controller, read) if controller else None
         view = await self._slurm.view(cluster, address, fresh=False, extras=extras_for(nodeset))
+        self._memory.hears(key, view)
         snapshot = Snapshot(
             object=nodeset,
             now=read.now,
@@ -135,14 +137,13 @@ class NodeSetReconciler:
 
     async def _looked_into(self, key: Key, snapshot: Snapshot, read: Reader) -> Snapshot:
         """What was seen counts only if nobody has created the Controller again meanwhile."""
-        pods = to_look_into(snapshot)
+        pods = [*to_look_into(snapshot), *(worker.name for worker in hanging(snapshot))]
         if not pods or self._shell is None:
             return snapshot
         steps = await steps_on(self._shell, key.namespace, pods)
         left = self._memory.left(key, snapshot.object.spec.controller_ref.name, read)
-        if left is None or left.runs:
-            return snapshot
-        return msgspec.structs.replace(snapshot, left=msgspec.structs.replace(left, steps=steps))
+        has_come_back = snapshot.left is not None and (left is None or left.runs)
+        return snapshot if has_come_back else msgspec.structs.replace(snapshot, left=left, steps=steps)
 
     def _first_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """Over what was seen last; it is the plan of this pass unless it needs a proof."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
+from corral.kinds import names
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.each import beside
@@ -32,6 +33,7 @@ from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import silence_text, some
 from corral.kinds.nodeset.workers import Worker
 from corral.slurm.states import Phase
+from corral.slurm.values import Job
 
 FINALIZER = "slurm.corral.dev/drain"
 GIVEN_UP_S = 300.0  # without pods and partition, a deletion does not wait longer for a Slurm that does not answer
@@ -40,6 +42,7 @@ READ_WITHIN_S = 60.0  # after a deletion every slurmd has read its configuration
 LOOKED_AGAIN_S = 5.0
 STEPS_LOOKED_AGAIN_S = 30.0  # at workers that hold a deletion up
 GONE_MAX = 500  # in one pass: the next one looks anew
+STARTING = "starting"  # slurmd-steps does not know yet whose it is
 AWAY_S = 30.0  # a Controller that was deleted to be created again is back by then
 
 
@@ -134,12 +137,30 @@ def _may_return(snapshot: Snapshot, left: Left) -> bool:
 
 
 def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
-    """Not if its slurmd never ran, if no step of a job runs there, or if people chose to wait no longer."""
+    """Not if its slurmd never ran, if no step of its jobs runs anywhere, or if people chose to wait no longer."""
     if worker.body.begun is None:
         return False
     if _may_return(snapshot, left):
         return True
-    return not _is_overdue(snapshot, left) and left.steps.get(worker.name) != ()
+    if _is_overdue(snapshot, left):
+        return False
+    return snapshot.steps.get(worker.name) != () or _shares_a_job(snapshot, left, worker)
+
+
+def _shares_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
+    """Whether a job that Slurm last had on it and on others runs on there: not every node of a job has a step of it all
+    the time."""
+    shared = [job for job in left.said.jobs_on(worker.name) if len(job.nodes) > 1] if left.said else []
+    return any(_may_run(snapshot, job, node) for job in shared for node in job.nodes if node != worker.name)
+
+
+def _may_run(snapshot: Snapshot, job: Job, node: str) -> bool:
+    """On a node of another NodeSet nobody looks; one of ours that is gone ended without a step."""
+    here = {worker.name for worker in _here(snapshot.workers)}
+    if node not in here:
+        return not node.startswith(f"{names.worker_stem(snapshot.object.metadata.name)}-")
+    steps = snapshot.steps.get(node)
+    return steps is None or any(step == STARTING or step.startswith(f"{job.id}.") for step in steps)
 
 
 def _is_overdue(snapshot: Snapshot, left: Left) -> bool:
@@ -151,7 +172,7 @@ def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:
     nodeset = snapshot.object
     done = f". To drain them, create the Controller again. {_given_up(nodeset)}" if held else ""
     if not _may_return(snapshot, left):
-        why = f"its Controller is gone, but {_held_text(left, held)}. The deletion continues when they end"
+        why = f"its Controller is gone, but {_held_text(snapshot, held)}. The deletion continues when they end"
         stuck = Wait(reason="ControllerMissing", message=f"{why}{done}", stalled=True)
         return Plan(waits=(stuck,), again_after_s=STEPS_LOOKED_AGAIN_S)
     who = f"{some([worker.name for worker in held])} may have jobs" if held else "its partition may have pending jobs"
@@ -163,11 +184,17 @@ def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:
     return Plan(waits=(wait,), again_after_s=LOOKED_AGAIN_S)
 
 
-def _held_text(left: Left, held: Sequence[Worker]) -> str:
-    busy = [f"{worker.name} ({some(left.steps[worker.name])})" for worker in held if worker.name in left.steps]
-    mute = [worker.name for worker in held if worker.name not in left.steps]
-    told = [f"steps of jobs run on {some(busy)}"] if busy else []
-    return " and ".join([*told, *([f"steps of jobs may run on {some(mute)}, which do not say"] if mute else [])])
+def _held_text(snapshot: Snapshot, held: Sequence[Worker]) -> str:
+    steps = snapshot.steps
+    busy = [f"{worker.name} ({some(steps[worker.name])})" for worker in held if steps.get(worker.name)]
+    shared = [worker.name for worker in held if steps.get(worker.name) == ()]
+    mute = [worker.name for worker in held if worker.name not in steps]
+    told = (
+        (f"steps of jobs run on {some(busy)}", busy),
+        (f"jobs with steps on other nodes have {some(shared)}", shared),
+        (f"steps of jobs may run on {some(mute)}, which do not say", mute),
+    )
+    return " and ".join(text for text, of in told if of)
 
 
 def _given_up(nodeset: NodeSet) -> str:

@@ -1,6 +1,6 @@
 """`forceDrainAfterSeconds`: a worker whose jobs outlast its drain by Corral is deleted with them. Pure.
 
-This is the only way in which Corral kills a job. It is off by default, and events name the jobs: when the worker is
+Corral kills no job otherwise; `farewell` has the same limit. It is off by default, and events name the jobs: when it is
 drained, again shortly before the end, and when it is deleted. They are events of the worker's pod, because one object
 can only have so many at once.
 

@@ -1,7 +1,7 @@
 """What the Kubernetes node below a worker says to Slurm. Pure.
 
     cordoned            drained, and when no job is left the worker moves: forgotten, deleted, made again elsewhere
-    tainted NoExecute   the same; Kubernetes itself would drive it out at once, with its jobs (see `fitting.STAYS`)
+    tainted NoExecute   the same; Kubernetes itself would drive it out at once (see `fitting.STAYS`)
     not ready           drained; the worker stays, and comes back with its node
     gone                drained; Kubernetes takes the pod away by itself
 

@@ -75,7 +75,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         told = resized(snapshot, controller, fates.settled)
     except (BadOverride, BadUpdate) as error:
         bad = Wait(reason=type(error).__name__, message=str(error), stalled=True)
-        return beside(restored(snapshot, snapshot.live), Plan(waits=(bad,)))  # whoever stays: a lost drain is not ours
+        return beside(_looked_after(snapshot), Plan(waits=(bad,)))
     return beside(
         _made(snapshot, fates),
         _prepared(snapshot, fates),
@@ -90,6 +90,20 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         told,
         _unanswered(snapshot),
         reserved(snapshot, fates.outdated),
+    )
+
+
+def _looked_after(snapshot: Snapshot) -> Plan:
+    """What holds for workers that are there, whatever is asked for: their guard, their drains, their machines."""
+    guard = guarded(snapshot.object, snapshot.guards) if snapshot.pods else NOTHING
+    troubled = [(w, w.trouble) for w in snapshot.live if w.trouble is not None and not w.is_somebodys]
+    return beside(
+        guard,
+        told_of_machines(snapshot.now, snapshot.live),
+        restored(snapshot, snapshot.live),
+        *(_kept_off_its_machine(snapshot, worker, trouble) for worker, trouble in troubled),
+        _off_pods_that_go(snapshot),
+        hung(snapshot),
     )
 
 
@@ -163,6 +177,10 @@ def _off_troubled_machines(snapshot: Snapshot, staying: Sequence[Worker]) -> Pla
 def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Plan:
     if trouble.leaves:
         return removed(snapshot, [worker], trouble.why)
+    return _kept_off_its_machine(snapshot, worker, trouble)
+
+
+def _kept_off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Plan:
     may_get_jobs = worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY)
     return Plan(actions=kept_free(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
 

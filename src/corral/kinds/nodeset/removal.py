@@ -1,6 +1,7 @@
 """How a worker is removed: drained, waited for, proven free, forgotten by slurmctld, deleted. Pure.
 
-Nothing else in Corral deletes a pod that may hold a job. The law that this follows is in `plan`.
+Nothing else in Corral deletes a pod that may hold a job, but for `farewell` when no slurmctld is left. The law that is
+followed here is in `plan`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.whose import has_drain
-from corral.kinds.nodeset.words import jobs_text
+from corral.kinds.nodeset.words import jobs_text, some
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import ref
 from corral.slurm.values import Node
@@ -22,7 +23,8 @@ from corral.slurm.values import Node
 REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
 ARRIVES_WITHIN_S = 30.0  # how often to check whether a running slurmd has registered; Slurm's own changes come sooner
-ENDS_WITHIN_S = 60.0  # a pod that is deleted, once it has no jobs
+ENDS_WITHIN_S = 60.0  # a pod that is deleted and has no jobs
+FREED = (Facts.DRAINED, Facts.UNREGISTERED)
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 
 
@@ -31,7 +33,7 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
 
     `spares_others`: skip a node that somebody else drains or sets DOWN at this very moment.
     """
-    provenly_free = [worker for worker in leaving if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
+    provenly_free = [worker for worker in leaving if worker.facts in FREED]
     reserved = [worker for worker in provenly_free if _is_reserved_by_others(snapshot, worker)]
     ready = [worker for worker in provenly_free if not _is_reserved_by_others(snapshot, worker)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
@@ -51,12 +53,29 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
 
 def hung(snapshot: Snapshot, *, spares_others: bool = True) -> Plan:
     """Pods that were deleted and have no job to wait for, but do not end: some container does not hear its TERM, and
-    their grace period is long."""
+    their grace period is long. Those that wait for jobs are named, with the way to end them."""
     waiting = [worker for worker in snapshot.workers if worker.body.waits_since is not None]
-    free = [worker for worker in waiting if worker.facts in (Facts.DRAINED, Facts.UNREGISTERED)]
-    hanging = [worker for worker in free if _hangs(snapshot, worker) and not (spares_others and worker.is_somebodys)]
-    again = Plan(again_after_s=ENDS_WITHIN_S) if waiting else NOTHING
-    return removed(snapshot, hanging, "pod that hangs", spares_others=spares_others) + again
+    if not waiting:
+        return NOTHING
+    over = [worker for worker in hanging(snapshot, spares_others=spares_others) if not snapshot.steps.get(worker.name)]
+    late = [worker for worker in waiting if worker not in over and _hangs(snapshot, worker)]
+    waits = tuple(_waits_for_jobs(snapshot, worker) for worker in late)
+    again = Plan(waits=waits, again_after_s=ENDS_WITHIN_S)
+    return removed(snapshot, over, "pod that hangs", spares_others=spares_others) + again
+
+
+def hanging(snapshot: Snapshot, *, spares_others: bool = True) -> list[Worker]:
+    """Of whom Slurm says that they have no job; they are looked into first, for Slurm may have lost its records."""
+    free = [worker for worker in snapshot.workers if worker.body.waits_since is not None and worker.facts in FREED]
+    return [worker for worker in free if _hangs(snapshot, worker) and not (spares_others and worker.is_somebodys)]
+
+
+def _waits_for_jobs(snapshot: Snapshot, worker: Worker) -> Wait:
+    steps = snapshot.steps.get(worker.name)
+    what = f"steps {some(steps)} run there" if steps else jobs_text(worker.jobs)
+    command = f"kubectl -n {snapshot.object.metadata.namespace} delete pod {worker.name} --grace-period={SHORT_GRACE_S}"
+    message = f"the pod of {worker.name} was deleted and waits for its jobs to end: {what}"
+    return Wait(reason="PodWaitsForJobs", message=f"{message}. To end it with them: {command}")
 
 
 def _hangs(snapshot: Snapshot, worker: Worker) -> bool:
@@ -119,7 +138,7 @@ def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool
     if worker.pod is None or (worker.is_leaving and worker.body.waits_since is None):
         return (forget,)
     if worker.is_leaving:
-        hangs = f"it was deleted, {proof}, and something in it does not end"
+        hangs = f"it was deleted more than {ENDS_WITHIN_S:g} s ago, {proof}: it has {SHORT_GRACE_S} s to end"
         return forget, Delete(target=target(worker.pod), grace_period_s=SHORT_GRACE_S, reason="PodHangs", message=hangs)
     return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
 

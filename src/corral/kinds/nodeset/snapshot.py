@@ -42,6 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     reservation: Reserved = Reserved()
     door: Door = Door()  # of its partition, asked for only when it is being deleted
     left: Left | None = None  # of slurmctld, while the Controller is missing
+    steps: Mapping[str, tuple[str, ...]] = EMPTY  # of jobs, by worker that was looked into, and could be
     before: Before | None = None
 
     @derived
@@ -77,6 +78,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and (recent(earlier) is None) == (recent(later) is None)
         and earlier.controller == later.controller
         and earlier.left == later.left
+        and earlier.steps == later.steps
         and earlier.reservation == later.reservation
         and earlier.door == later.door
         and before.spec == after.spec

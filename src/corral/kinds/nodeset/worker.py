@@ -14,6 +14,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.home import with_home
 from corral.kinds.identity import known_in
 from corral.kinds.keys import slurm_key_file, slurm_key_of
+from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.claims import with_claims
 from corral.kinds.nodeset.fitting import bound_to, staying
 from corral.kinds.nodeset.registration import CONTAINER, ENV, asks_its_machine, memory_mb, node_conf
@@ -48,8 +49,6 @@ from corral.kube.models.core_v1 import (
     VolumeMount,
 )
 
-# Whoever deletes the pod, its jobs end first: it waits for them itself (`slurmd-leave`), and goes at once without any.
-GRACE_S = 365 * 24 * 3600
 MACHINE, MACHINE_FOLDER = "machine", "/etc/corral/machine"  # what the Kubernetes node below says, once it is known
 HTTP_SINCE = "26.05"  # slurmd answers /readyz
 

@@ -18,7 +18,8 @@ from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.errors import Subject, Unreachable
 from corral.kube.models.core_v1 import Pod
-from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_snapshot, a_worker
+from corral.slurm.facts import Observed, View
+from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_job, a_snapshot, a_view, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_life import World, a_world, manifest
 from tests.unit.kinds.nodeset.test_nodeset_plan import deleted, reasons
 
@@ -27,12 +28,18 @@ ONE_BUSY = {"gpu-0": (), "gpu-1": ("7.extern", "7.batch")}
 SLURMCTLD = "slurm-controller-0"
 
 
-def left(steps: Mapping[str, tuple[str, ...]] = ONE_BUSY, *, gone_s: float = 60, runs: bool = False) -> Left:
-    return Left(since=NOW - timedelta(seconds=gone_s), runs=runs, steps=steps)
+def left(*, gone_s: float = 60, runs: bool = False, said: View | None = None) -> Left:
+    assert said is None or isinstance(said, Observed)
+    return Left(since=NOW - timedelta(seconds=gone_s), runs=runs, said=said)
 
 
-def decided(found: Left | None, *workers: AWorker, force_s: int | None = None) -> Plan:
-    snapshot = replace(a_snapshot(*(workers or SILENT), deleted=True, controller=None), left=found)
+def decided(
+    found: Left | None,
+    *workers: AWorker,
+    steps: Mapping[str, tuple[str, ...]] = ONE_BUSY,
+    force_s: int | None = None,
+) -> Plan:
+    snapshot = replace(a_snapshot(*(workers or SILENT), deleted=True, controller=None), left=found, steps=steps)
     spec = replace(snapshot.object.spec, force_drain_after_seconds=force_s)
     return plan(replace(snapshot, object=replace(snapshot.object, spec=spec)))
 
@@ -45,7 +52,6 @@ def decided(found: Left | None, *workers: AWorker, force_s: int | None = None) -
         (left(gone_s=9000, runs=True), []),
         (left(), ["gpu-0"]),
         (left(gone_s=9000), ["gpu-0"]),
-        (left({}), []),
     ],
     ids=[
         "first seen",
@@ -53,7 +59,6 @@ def decided(found: Left | None, *workers: AWorker, force_s: int | None = None) -
         "slurmctld is there",
         "one is free",
         "for hours",
-        "nobody can look into them",
     ],
 )
 def test_only_workers_without_a_job_go_and_not_before_it_may_be_back(found: Left | None, gone: list[str]) -> None:
@@ -69,10 +74,48 @@ def test_people_are_told_whom_it_waits_for_and_what_to_do() -> None:
     assert "but steps of jobs run on gpu-1 (7.extern, 7.batch). The deletion continues when they end" in wait.message
     assert "create the Controller again" in wait.message
     assert "kubectl -n lab delete pod -l slurm.corral.dev/nodeset=gpu" in wait.message
-    (wait,) = decided(left({"gpu-1": ("7.batch",)})).waits
+    (wait,) = decided(left(), steps={"gpu-1": ("7.batch",)}).waits
     assert "run on gpu-1 (7.batch) and steps of jobs may run on gpu-0, which do not say" in wait.message
     (wait,) = decided(left(runs=True)).waits
     assert (SLURMCTLD in wait.message, wait.stalled) == (True, False)
+
+
+def test_workers_that_nobody_can_look_into_stay() -> None:
+    assert deleted(decided(left(), steps={})) == []
+
+
+IDLE_ALIKE = {"gpu-0": (), "gpu-1": ()}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps", "gone"),
+    [
+        (("gpu-0", "gpu-1"), {"gpu-0": (), "gpu-1": ("7.batch",)}, []),
+        (("gpu-0", "gpu-1"), {"gpu-0": (), "gpu-1": ("starting",)}, []),
+        (("gpu-0", "gpu-1"), {"gpu-0": ()}, []),
+        (("gpu-0", "cpu-5"), IDLE_ALIKE, ["gpu-1"]),
+        (("gpu-0", "gpu-1"), {"gpu-0": (), "gpu-1": ("8.batch",)}, ["gpu-0"]),
+        (("gpu-0", "gpu-1"), IDLE_ALIKE, ["gpu-0", "gpu-1"]),
+        (("gpu-0", "gpu-9"), IDLE_ALIKE, ["gpu-0", "gpu-1"]),
+    ],
+    ids=[
+        "its batch step runs on the other",
+        "something starts on the other",
+        "the other does not say",
+        "the other is of another NodeSet",
+        "another job runs on the other",
+        "it has ended",
+        "the other is gone",
+    ],
+)
+def test_a_worker_without_a_step_stays_while_a_job_that_it_shares_may_run_on_others(
+    nodes: tuple[str, ...], steps: dict[str, tuple[str, ...]], gone: list[str]
+) -> None:
+    job = replace(a_job(7, "gpu-0"), nodes=nodes)
+    view = a_view(a_worker(0), a_worker(1))
+    assert isinstance(view, Observed)
+    said = replace(view, jobs={7: job}, jobs_by_node=dict.fromkeys(nodes, (job,)))
+    assert deleted(decided(left(said=said), steps=steps)) == gone
 
 
 def test_who_chose_to_lose_jobs_loses_them_after_that_time_and_not_under_a_slurmctld() -> None:
@@ -85,10 +128,10 @@ def test_who_chose_to_lose_jobs_loses_them_after_that_time_and_not_under_a_slurm
     ("found", "is_deleted", "looked_into"),
     [
         (None, True, ()),
-        (left({}), False, ()),
-        (left({}, gone_s=29), True, ()),
-        (left({}, runs=True), True, ()),
-        (left({}), True, ("gpu-0", "gpu-1")),
+        (left(), False, ()),
+        (left(gone_s=29), True, ()),
+        (left(runs=True), True, ()),
+        (left(), True, ("gpu-0", "gpu-1")),
     ],
     ids=["its Controller is there", "it stays", "for a moment", "slurmctld is there", "for good"],
 )
@@ -119,10 +162,10 @@ def test_a_pod_whose_slurmd_never_ran_or_that_has_ended_goes_at_once() -> None:
 
 def test_without_pods_it_is_let_go_when_the_controller_does_not_come_back() -> None:
     nobody = a_snapshot(deleted=True, controller=None)
-    for found in (None, left({}, gone_s=29), left({}, runs=True)):
+    for found in (None, left(gone_s=29), left(runs=True)):
         waiting = plan(replace(nobody, left=found))
         assert (waiting.actions, reasons(waiting)) == ((), ["ControllerMissing"])
-    (leave,) = plan(replace(nobody, left=left({}))).actions
+    (leave,) = plan(replace(nobody, left=left())).actions
     assert isinstance(leave, RemoveFinalizer)
 
 

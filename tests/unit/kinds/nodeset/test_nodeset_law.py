@@ -145,16 +145,21 @@ def snapshots(draw: st.DrawFn) -> tuple[Snapshot, dict[str, AWorker]]:
     status = replace(snapshot.object.status, external=draw(st.booleans()))
     machines_below = {"m": machine} if machine is not None else {}
     whole = replace(snapshot, object=replace(snapshot.object, spec=spec, status=status), machines=machines_below)
-    return replace(whole, left=draw(what_is_left(whole)) if whole.controller is None else None), found
+    left = draw(what_is_left(whole)) if whole.controller is None else None
+    return replace(whole, left=left, steps=draw(what_runs(whole))), found
+
+
+@st.composite
+def what_runs(draw: st.DrawFn, snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
+    seen = {pod.metadata.name: draw(st.sampled_from([None, (), (), ("7.batch",)])) for pod in snapshot.pods}
+    return {name: steps for name, steps in seen.items() if steps is not None}
 
 
 @st.composite
 def what_is_left(draw: st.DrawFn, snapshot: Snapshot) -> Left | None:
     since = NOW - timedelta(seconds=draw(st.sampled_from([10, 60, 60, 60, 9000])))
-    names = [pod.metadata.name for pod in snapshot.pods]
-    steps = {name: draw(st.sampled_from([None, (), (), ("7.batch",)])) for name in names}
-    told = {name: found for name, found in steps.items() if found is not None}
-    found = Left(since=since, runs=draw(st.booleans()), steps=told)
+    said = snapshot.slurm if isinstance(snapshot.slurm, Observed) else None
+    found = Left(since=since, runs=draw(st.booleans()), said=draw(st.sampled_from([None, said])))
     return draw(st.sampled_from([None, found, found, found]))
 
 
@@ -232,7 +237,7 @@ def assert_it_had_no_job(snapshot: Snapshot, worker: AWorker) -> None:
     assert NOW - left.since >= timedelta(seconds=30)
     if limit_s is not None and NOW - left.since >= timedelta(seconds=limit_s):
         return
-    assert left.steps[pod.metadata.name] == ()
+    assert snapshot.steps[pod.metadata.name] == ()
 
 
 def has_registered(worker: AWorker) -> bool:

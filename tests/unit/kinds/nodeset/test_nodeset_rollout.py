@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from corral.engine import Create, Delete, Plan
+from corral.engine import Apply, Create, Delete, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.plan import plan
@@ -15,6 +15,7 @@ from corral.kinds.nodeset.spec import Update
 from corral.kube.models.apps_v1 import ControllerRevision
 from corral.kube.models.core_v1 import PodCondition
 from tests.unit.kinds.nodeset.builders import NOW, OURS, SLURM, AWorker, a_nodeset, a_snapshot, a_worker
+from tests.unit.kinds.nodeset.test_nodeset_machine import a_machine
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made, reasons
 
 OLD = "0123456789"
@@ -24,6 +25,12 @@ def old(worker: AWorker) -> AWorker:
     assert worker.pod is not None
     metadata = msgspec.structs.replace(worker.pod.metadata, labels={names.REVISION_LABEL: OLD})
     return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, metadata=metadata))
+
+
+def below_machine(worker: AWorker) -> AWorker:
+    assert worker.pod is not None
+    spec = msgspec.structs.replace(worker.pod.spec, node_name="m")
+    return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, spec=spec))
 
 
 def unready(worker: AWorker) -> AWorker:
@@ -146,14 +153,13 @@ def test_a_limit_that_is_no_number_is_told_and_nothing_is_done() -> None:
     assert (found.actions, reasons(found)) == ((), ["BadUpdate"])
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"update": Update(max_unavailable="some")},
-        {"scaling_mode": "DaemonSet", "slurmd": {"imagePolicy": "Always"}},
-    ],
-    ids=["BadUpdate", "BadOverride"],
-)
+BAD_SPECS: list[dict[str, object]] = [
+    {"update": Update(max_unavailable="some")},
+    {"scaling_mode": "DaemonSet", "slurmd": {"imagePolicy": "Always"}},
+]
+
+
+@pytest.mark.parametrize("bad", BAD_SPECS, ids=["BadUpdate", "BadOverride"])
 def test_a_spec_that_cannot_be_followed_costs_nobodys_drain(bad: dict[str, object]) -> None:
     snapshot = a_snapshot(a_worker(0))
     spec = msgspec.structs.replace(snapshot.object.spec, **bad)
@@ -162,6 +168,20 @@ def test_a_spec_that_cannot_be_followed_costs_nobodys_drain(bad: dict[str, objec
     found = plan(msgspec.structs.replace(snapshot, object=changed))
     assert calls(found) == [Drain(node="gpu-0", reason="bad DIMM [root@x]")]
     assert [wait.stalled for wait in found.waits] == [True]
+
+
+@pytest.mark.parametrize("bad", BAD_SPECS, ids=["BadUpdate", "BadOverride"])
+def test_while_a_spec_cannot_be_followed_workers_that_are_there_are_looked_after(bad: dict[str, object]) -> None:
+    going, cordoned = a_worker(0, leaving=True), below_machine(a_worker(1))
+    snapshot = a_snapshot(going, cordoned)
+    changed = msgspec.structs.replace(snapshot.object, spec=msgspec.structs.replace(snapshot.object.spec, **bad))
+    machines = {"m": a_machine(cordoned=True)}
+    found = plan(msgspec.structs.replace(snapshot, object=changed, machines=machines, guards=()))
+    assert sorted(call.node for call in calls(found) if isinstance(call, Drain)) == ["gpu-0", "gpu-1"]
+    assert [action.object.metadata.name for action in found.actions if isinstance(action, Apply)] == [
+        "gpu"
+    ]  # its guard
+    assert not any(isinstance(action, Delete) for action in found.actions)
 
 
 @pytest.mark.parametrize("idle", [{"slurmd": {}}, {"template": {}}, {"template": {"spec": {}, "labels": {}}}])
