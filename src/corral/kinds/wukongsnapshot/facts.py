@@ -24,6 +24,8 @@ from corral.kinds.wukongsnapshot.spec import DiskSnapshot, WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.values import parse_duration
 
+FAILED = "SnapshotFailed"  # the reason of the condition, by which a later pass knows it again
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     object: WukongSnapshot
@@ -78,10 +80,12 @@ def _of_machine(snapshot: Snapshot) -> Progress:
     if taken is None:
         return Progress()
     status = taken.status
-    failed = status.phase == "Failed"
-    if content is None and is_over(snapshot.object) and not failed:
+    failed, before = status.phase == "Failed", _told_as_failed(snapshot.object)
+    if content is None and is_over(snapshot.object) and not failed and not before:
         return Progress()  # lost: it is told as failed by now, and no later look may take it for under way
-    said = status.error.message if status.error and status.error.message else "it says no reason"
+    said = status.error.message if status.error else ""
+    trouble = "" if failed or status.ready_to_use else said
+    error = before or ((said or "it says no reason") if failed else "") or _silence_of_kubevirt(snapshot, trouble)
     backups = content.spec.volume_backups if content else ()
     found = {b.volume_name: b.volume_snapshot_name for b in backups if b.volume_snapshot_name}
     included = status.snapshot_volumes.included_volumes
@@ -89,8 +93,9 @@ def _of_machine(snapshot: Snapshot) -> Progress:
     is_held = content is not None and set(included) <= found.keys()
     return Progress(
         begun=True,
-        ready=status.ready_to_use and is_held,
-        error=said if failed else "",
+        ready=status.ready_to_use and is_held and not error,
+        error=error,
+        trouble=trouble,
         name=taken.metadata.name,
         creation_time=status.creation_time,
         indications=status.indications,
@@ -98,6 +103,21 @@ def _of_machine(snapshot: Snapshot) -> Progress:
         excluded=_left_out(snapshot, status.snapshot_volumes.excluded_volumes),
         disks=tuple(DiskSnapshot(name=n, volume_snapshot_name=found[n]) for n in included if n in found),
     )
+
+
+def _told_as_failed(asked: WukongSnapshot) -> str:
+    """Why; empty of one that is lost: what holds it may only be out of sight."""
+    is_told = any(condition.type == "Stalled" and condition.reason == FAILED for condition in asked.status.conditions)
+    return asked.status.error if is_told else ""
+
+
+def _silence_of_kubevirt(snapshot: Snapshot, trouble: str) -> str:
+    """KubeVirt keeps the deadline by itself, if it runs; empty if there is still time."""
+    left_s = cut_within_s(snapshot)
+    if left_s is None or left_s > 0:
+        return ""
+    within = snapshot.object.spec.failure_deadline
+    return trouble or f"KubeVirt has not taken it within {within}; does its virt-controller run?"
 
 
 def _left_out(snapshot: Snapshot, excluded: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,10 +171,21 @@ def _silence(snapshot: Snapshot, there: Mapping[str, VolumeSnapshot]) -> str:
 
 
 def cut_within_s(snapshot: Snapshot) -> float | None:
-    """How long the storage may still take; None: for ever, or it has taken everything that it was asked for."""
+    """How long whoever was asked may still take; None: for ever, or everything that was asked for is taken."""
     within = parse_duration(snapshot.object.spec.failure_deadline).total_seconds()
-    asked = [v.metadata.creation_timestamp or snapshot.now for v in snapshot.volumes if v.status.creation_time is None]
+    asked = [obj.metadata.creation_timestamp or snapshot.now for obj in _untaken(snapshot)]
     return within - (snapshot.now - max(asked)).total_seconds() if within and asked else None
+
+
+def _untaken(snapshot: Snapshot) -> list[Object]:
+    taken = snapshot.taken
+    of_machine = [taken] if taken is not None and not taken.status.ready_to_use else []
+    return [*of_machine, *(volume for volume in snapshot.volumes if volume.status.creation_time is None)]
+
+
+def fails_in_s(snapshot: Snapshot, so_far: Progress) -> float | None:
+    """How long what is begun may still take; None: for ever. KubeVirt's time counts from when it was asked."""
+    return late_in_s(snapshot) if so_far.trouble and is_of_disks(snapshot.object) else cut_within_s(snapshot)
 
 
 def _others(snapshot: Snapshot) -> tuple[str, ...]:

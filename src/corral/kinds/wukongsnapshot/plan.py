@@ -19,15 +19,15 @@ from corral.kinds.wukong.api.snapshots import (
     VolumeSnapshotSpec,
 )
 from corral.kinds.wukongsnapshot.facts import (
+    FAILED,
     Progress,
     Snapshot,
     begun_at,
-    cut_within_s,
+    fails_in_s,
     has_volume,
     is_late,
     is_of_disks,
     is_over,
-    late_in_s,
     needed_kind,
     progress,
 )
@@ -102,13 +102,13 @@ def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
         waits = (Wait(reason="GuestThawing", message="waiting until KubeVirt has thawed the guest"),)
         return Plan(actions=(thaw(snapshot.instance),), waits=waits)
     if so_far.error:
-        return _wait("SnapshotFailed", f"it could not be taken: {so_far.error}", stalled=True)
+        return _wait(FAILED, f"it could not be taken: {so_far.error}", stalled=True)
     if so_far.ready:
         return NOTHING
     by = "the storage" if is_of_disks(snapshot.object) else "KubeVirt"
     why_not_yet = f" ({so_far.trouble})" if so_far.trouble else ""
     waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{why_not_yet}"),)
-    left_s = late_in_s(snapshot) if so_far.trouble else cut_within_s(snapshot)
+    left_s = fails_in_s(snapshot, so_far)
     return Plan(waits=waits, again_after_s=max(left_s, 1.0) if left_s is not None else None)
 
 

@@ -49,7 +49,7 @@ def test_what_is_no_schedule_is_refused_with_its_field(schedule: str) -> None:
 async def opened(spec: str = HOURLY) -> SnapshotWorld:
     world = SnapshotWorld()
     await world.open(spec)
-    world.standin.pace_s = 60  # it has to look through hours
+    world.standin.pace_s = 30  # it has to look through hours, and to take each within its deadline
     return world
 
 
@@ -115,6 +115,21 @@ async def test_a_cluster_that_cannot_take_them_is_told_at_the_wukong_too() -> No
     await hours(2)
     assert world.names(WukongSnapshot) == ["vm-202601010100"]
     assert await world.condition("SnapshotsAsScheduled") == ("False", "SnapshotStalled")
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_kubevirt_that_fell_silent_is_told_at_the_wukong_and_the_schedule_goes_on() -> None:
+    world = await opened()
+    await hours(1.5)
+    assert await world.condition("SnapshotsAsScheduled") == ("True", "Taken")
+    world.standin_rests()
+    await hours(1)
+    assert await world.condition("SnapshotsAsScheduled") == ("False", "SnapshotFailed")
+    await hours(1)
+    assert world.names(WukongSnapshot) == ["vm-202601010100", "vm-202601010200", "vm-202601010300"]
+    world.standin_goes_on()
+    await hours(1)
+    assert await world.condition("SnapshotsAsScheduled") == ("True", "Taken")
 
 
 @pytest.mark.looptime(noop_cycles=0)

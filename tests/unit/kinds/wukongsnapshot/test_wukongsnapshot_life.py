@@ -342,23 +342,52 @@ async def test_the_time_that_a_snapshot_waited_for_what_it_needs_is_not_taken_fr
     assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
 
 
-async def test_storage_that_says_nothing_has_until_the_deadline_too_and_what_failed_stays_failed() -> None:
+@pytest.mark.parametrize(
+    ("disks", "told", "freezes"),
+    [
+        ((), "KubeVirt has not taken it within 5m; does its virt-controller run?", []),
+        (("data",), "the storage has not taken data within 5m; is there a snapshot", ["freeze", "unfreeze"]),
+    ],
+    ids=["whole", "disk"],
+)
+async def test_storage_that_says_nothing_has_until_the_deadline_too_and_what_failed_stays_failed(
+    disks: tuple[str, ...], told: str, freezes: list[str]
+) -> None:
     world = SnapshotWorld()
     await world.open()
     world.standin_rests()  # no snapshot controller runs
-    await world.ask(disks=("data",))
+    await world.ask(disks=disks)
     await asyncio.sleep(60)
     assert (await world.status()).phase == "Creating"
 
     await asyncio.sleep(300)
     status = await world.status()
     assert status.phase == "Failed"
-    assert status.error.startswith("the storage has not taken data within 5m; is there a snapshot controller")
-    assert world.standin.machines.freezes == ["freeze", "unfreeze"]
+    assert status.error.startswith(told)
+    assert world.standin.machines.freezes == freezes
+    await world.days_pass(0.5)  # a resync looks at it again
+    assert await world.told("Stalled") == ("True", "SnapshotFailed")
 
     world.standin_goes_on()
     await asyncio.sleep(60)
     assert (await world.status()).phase == "Failed", "it was taken at another moment than the one that was asked for"
+    assert len(world.events("SnapshotFailed")) == 1
+
+
+async def test_what_kubevirt_says_of_a_snapshot_under_way_is_told_and_is_the_reason_when_time_is_up() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    world.standin_rests()
+    await world.ask()
+    await asyncio.sleep(30)
+    trouble = {"phase": "InProgress", "readyToUse": False, "error": {"message": "no class for root"}}
+    await world.patch(VirtualMachineSnapshot, "friday", {"status": trouble}, "status")
+    await asyncio.sleep(30)
+    assert (await world.status()).phase == "Creating"
+    assert "KubeVirt is taking the snapshot (no class for root)" in (await world.status()).conditions[0].message
+
+    await asyncio.sleep(300)
+    assert ((await world.status()).phase, (await world.status()).error) == ("Failed", "no class for root")
 
 
 async def test_storage_that_is_in_trouble_has_until_the_deadline_and_then_it_has_failed() -> None:
