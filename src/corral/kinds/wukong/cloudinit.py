@@ -4,6 +4,7 @@ Everything is data until one YAML writer writes it, so no name, key or command c
 carries none of it: KubeVirt allows 2,048 bytes there, and whoever may read machines would read password hashes.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ from corral.kinds.wukong import names
 from corral.kinds.wukong.networks import network_data
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukong.spec_disks import DiskConfig
-from corral.kinds.wukong.spec_guest import CloudInit, CloudInitUser, Mount
+from corral.kinds.wukong.spec_guest import CRYPT_HASH, CloudInit, CloudInitUser, Mount
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import Secret
 
@@ -122,7 +123,7 @@ def _password_hash(user: CloudInitUser, secrets: Secrets) -> str:
         return user.password_hash or ""
     where = user.password_hash_secret
     found = _value(secrets, where.name, where.key).strip()
-    if not found.startswith("$"):
+    if not re.match(CRYPT_HASH, found):
         message = f"Secret {where.name}, key {where.key}: expected a crypt hash, as `openssl passwd -6` makes it"
         raise Unfit("SecretUnfit", message)
     return found

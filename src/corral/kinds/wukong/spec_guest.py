@@ -11,6 +11,7 @@ from corral.kube.meta import Model
 DEFAULT_GROUPS = ("sudo", "adm", "dialout", "cdrom", "floppy", "audio", "dip", "video", "plugdev", "netdev")
 
 UserName = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[a-z_][a-z0-9_-]*$")]
+CRYPT_HASH = r"^\$[0-9a-z]+\$"
 ShortText = Annotated[str, Meta(max_length=4096)]
 
 
@@ -20,7 +21,7 @@ class CloudInitUser(Model, frozen=True, kw_only=True):
 
     name: UserName
     password_hash: Annotated[
-        Annotated[str, Meta(max_length=512, pattern=r"^\$[0-9a-z]+\$")] | None,
+        Annotated[str, Meta(max_length=512, pattern=CRYPT_HASH)] | None,
         Meta(description="A crypt hash, as in /etc/shadow. Better: passwordHashSecret."),
     ] = None
     password_hash_secret: KeyRef | None = None

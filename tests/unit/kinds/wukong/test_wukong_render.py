@@ -342,6 +342,7 @@ def test_nothing_secret_is_in_the_machine() -> None:
         ({}, "SecretMissing", "waiting for Secret keys"),
         ({**SECRETS, "hashes": a_secret("hashes", other="x")}, "SecretUnfit", "Secret hashes has no key admin"),
         ({**SECRETS, "hashes": a_secret("hashes", admin="hunter2")}, "SecretUnfit", "expected a crypt hash"),
+        ({**SECRETS, "hashes": a_secret("hashes", admin="$hunter2")}, "SecretUnfit", "expected a crypt hash"),
         ({**SECRETS, "keys": a_secret("keys", note="nothing")}, "SecretUnfit", "holds no public key"),
     ],
 )
