@@ -46,6 +46,7 @@ class Volumes:
         self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
         self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
         self.failing: dict[str, str] = {}  # DataVolume -> why its import fails
+        self.retried: dict[str, str] = {}  # DataVolume -> why its import fails, and is tried again
         self.uploaded: set[str] = set()  # DataVolumes that a person has filled
 
     async def step(self, data_volumes: tuple[DataVolume, ...], consumed: frozenset[tuple[str, str]]) -> None:
@@ -84,6 +85,8 @@ class Volumes:
             return
         if volume.metadata.name in self.failing and phase in IMPORT_PHASES:
             await self._failed(volume)
+        elif volume.metadata.name in self.retried and phase == "ImportInProgress":
+            await self._tried_again(volume)
         elif volume.spec.source is not None and volume.spec.source.upload is not None:
             await self._receive(volume, claim)
         elif phase in ("", "Pending"):
@@ -112,8 +115,14 @@ class Volumes:
             await self._set(volume, "Succeeded", PROGRESS[-1])
 
     async def _failed(self, volume: DataVolume) -> None:
-        why = {"type": "Running", "status": "False", "reason": "Error", "message": self.failing[volume.metadata.name]}
+        why = _not_running(self.failing[volume.metadata.name])
         await self._access.set_status(volume, {"phase": "Failed", "conditions": [why]})
+
+    async def _tried_again(self, volume: DataVolume) -> None:
+        """The importer's pod crashes and is started again; the phase stays."""
+        if not volume.status.conditions:
+            why = _not_running(self.retried[volume.metadata.name])
+            await self._access.set_status(volume, {"conditions": [why]})
 
     async def _set(self, volume: DataVolume, phase: str, progress: str = "N/A") -> None:
         status: dict[str, Any] = {"phase": phase, "progress": progress, "claimName": volume.metadata.name}
@@ -154,6 +163,10 @@ class Volumes:
         source = _content_of(claim, filled, contents)
         await asyncio.to_thread(contents.make, volume, size, source)
         return contents.path(volume)
+
+
+def _not_running(why: str) -> Mapping[str, str]:
+    return {"type": "Running", "status": "False", "reason": "Error", "message": why}
 
 
 def _volume_name(claim_uid: str) -> str:

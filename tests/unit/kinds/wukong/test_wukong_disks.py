@@ -13,6 +13,8 @@ from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
+EMPTY_DISK = "{cpu: 1, memory: 1Gi, disks: [{name: root, size: 1Gi}]}"
+
 
 @pytest.mark.parametrize("csi", [False, True], ids=["WaitForFirstConsumer", "PendingPopulation"])
 async def test_a_disk_that_waits_for_its_consumer_gets_it(csi: bool) -> None:
@@ -130,6 +132,48 @@ async def test_a_disk_that_fails_is_told_in_cdis_words_and_does_not_stop_the_oth
     await world.delete(DataVolume, "vm-root")
     await world.settled()
     assert (await world.wukong()).status.phase == "Running"
+
+
+async def test_an_import_that_is_tried_again_is_told_in_cdis_words_and_does_not_stop_the_others() -> None:
+    world = World()
+    world.standin.volumes.retried["vm-root"] = "connection refused"
+    await world.make(a_wukong(LARGE))
+
+    wukong = await world.wukong()
+    assert (wukong.status.phase, await world.condition("Ready")) == ("Creating", ("False", "DiskFilling"))
+    assert wukong.status.conditions[0].message == "disk root: ImportInProgress, 0.00% (connection refused)"
+    assert (await world.claim("vm-data")).status.phase == "Bound"
+    assert world.names(VirtualMachine) == []
+
+
+async def test_a_claim_that_gets_no_volume_at_once_keeps_the_machine_from_being_made() -> None:
+    world = World()
+    await world.begin()
+    world.standin_rests()  # nobody provisions
+    await world.client.create(a_wukong(EMPTY_DISK), field_manager="person")
+    await asyncio.sleep(60)
+
+    assert world.names(PersistentVolumeClaim) == ["vm-root"]
+    assert world.names(VirtualMachine) == []
+    assert await world.condition("VolumesBound") == ("False", "VolumesNotBound")
+    assert await world.condition("Ready") == ("False", "DiskNotBound")
+    assert (await world.wukong()).status.conditions[0].message == "disk root: waiting for a volume for claim vm-root"
+
+
+async def test_a_claim_that_lost_its_volume_is_told_as_failed() -> None:
+    world = World()
+    await world.begin()
+    world.standin_rests()
+    await world.client.create(a_wukong(EMPTY_DISK), field_manager="person")
+    await asyncio.sleep(10)
+    await world.patch(PersistentVolumeClaim, "vm-root", {"status": {"phase": "Lost"}}, "status")
+    await asyncio.sleep(60)
+
+    assert world.names(VirtualMachine) == []
+    assert await world.condition("Stalled") == ("True", "DiskFailed")
+    assert await world.condition("VolumesBound") == ("False", "VolumesNotBound")
+    (told,) = world.events("DiskFailed")
+    assert told == "disk root: PersistentVolumeClaim lab/vm-root failed; its volume is lost"
 
 
 async def test_a_machine_that_runs_is_told_as_running_though_a_new_disk_of_it_fails() -> None:

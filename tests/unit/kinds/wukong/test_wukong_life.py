@@ -121,6 +121,19 @@ async def test_what_kubevirt_says_of_the_machine_becomes_its_phase(status: str, 
     assert world.events("Error") == told
 
 
+async def test_a_machine_that_runs_and_is_not_ready_is_told_with_kubevirts_reason() -> None:
+    world = World()
+    await world.make(a_wukong())
+    world.standin_rests()
+    unready = {"type": "Ready", "status": "False", "reason": "GuestNotRunning", "message": "the probe failed"}
+    said = {"printableStatus": "Running", "ready": False, "conditions": [unready]}
+    await world.patch(VirtualMachine, "vm", {"status": said}, "status")
+    await asyncio.sleep(30)
+    assert await world.condition("Ready") == ("False", "MachineNotReady")
+    message = (await world.wukong()).status.conditions[0].message
+    assert message == "VirtualMachine is Running, not ready: the probe failed"
+
+
 async def test_a_paused_machine_is_told_as_paused() -> None:
     world = World()
     await world.make(a_wukong())
