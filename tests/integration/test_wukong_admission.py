@@ -131,11 +131,21 @@ async def test_a_pool_with_the_name_of_a_dns_server_is_refused(client: Client) -
     [
         (WukongSnapshot, {"wukongName": "a"}, {"wukongName": "b"}, "a snapshot is of one Wukong"),
         (WukongSnapshot, {"wukongName": "a", "disks": ["root"]}, {"disks": ["data"]}, "is decided once"),
+        (WukongSnapshot, {"wukongName": "a"}, {"disks": ["data"]}, "is decided once"),
+        (WukongSnapshot, {"wukongName": "a", "disks": ["root"]}, {"disks": None}, "is decided once"),
         (AddressPool, {"subnet": "10.0.0.0/24"}, {"subnet": "10.0.1.0/24"}, "the subnet of a pool stays"),
         (NodeBridge, BRIDGE, {"bridgeName": "br8"}, "a bridge keeps its name"),
         (NodeBridge, BRIDGE, {"type": "ovs"}, "a bridge stays what it is"),
     ],
-    ids=["wukong of a snapshot", "disks of a snapshot", "subnet of a pool", "name of a bridge", "type of a bridge"],
+    ids=[
+        "wukong of a snapshot",
+        "disks of a snapshot",
+        "a whole machine becomes disks",
+        "disks become a whole machine",
+        "subnet of a pool",
+        "name of a bridge",
+        "type of a bridge",
+    ],
 )
 async def test_what_is_decided_once_stays(
     client: Client, kind: type[Object], spec: dict[str, Any], change: dict[str, Any], told: str

@@ -7,13 +7,19 @@ from msgspec import Meta
 
 from corral.kinds.parts import BasicStatus
 from corral.kinds.wukong.spec import CATEGORIES, GROUP, VERSION
-from corral.kube.crd import UNIQUE, Column, kind, rule
+from corral.kube.crd import UNIQUE, Column, kind, rule, rules
 from corral.kube.meta import Model, Object
 from corral.kube.values import Duration
 
 Phase = Literal["Pending", "Creating", "Succeeded", "Failed"]
 
 
+@rules(
+    rule(
+        "has(self.disks) == has(oldSelf.disks) && (!has(self.disks) || self.disks == oldSelf.disks)",
+        "what a snapshot is of is decided once; make another one",
+    ),
+)
 class WukongSnapshotSpec(Model, frozen=True, kw_only=True):
     wukong_name: Annotated[
         str,
@@ -24,7 +30,6 @@ class WukongSnapshotSpec(Model, frozen=True, kw_only=True):
         tuple[Annotated[str, Meta(min_length=1, max_length=63)], ...],
         UNIQUE,
         Meta(max_length=32, description="Only these. Default: the whole machine, quiesced by its guest agent."),
-        rule("self == oldSelf", "what a snapshot is of is decided once; make another one"),
     ] = ()
     volume_snapshot_class_name: Annotated[
         str, Meta(max_length=253, description="Of snapshots of single disks. Default: the cluster's default class.")
