@@ -38,6 +38,7 @@ HERE = Selector(namespace=QUEUE)
 PASS_S = 0.005
 CHANGES = 10
 BETWEEN_CHANGES_S = 0.1
+SEEN_LOOKS_MAX = 400
 WITHIN_S = 120.0
 
 OTHERS = Claim(
@@ -113,6 +114,13 @@ class FixedCost:
         self._spent_s += self._now_s() - began_s
         return Snapshot(ticket, read.now) if ticket is not None else None
 
+    async def seen(self, count: int) -> None:
+        """All of them, or as many as come within a while: a watch may bring several changes at once."""
+        for _ in range(SEEN_LOOKS_MAX):
+            if len(self.waits) >= count:
+                return
+            await asyncio.sleep(PASS_S)
+
     def plan(self, _snapshot: Snapshot) -> Plan:
         return NOTHING
 
@@ -155,6 +163,7 @@ async def changes(settings: Settings, *, crowded: bool) -> Took:
                 await change(person, ticket)
                 await asyncio.sleep(BETWEEN_CHANGES_S)
             left = queue.statistics().ready[Lane.CHANGE]
+            await reconciler.seen(CHANGES)
             stop.set()
     if len(reconciler.waits) != CHANGES or (crowded and not left):
         raise RuntimeError(
