@@ -12,7 +12,7 @@ is gone, nobody has created the Controller again for a while, and a look into it
 Others wait: for the end of what runs there, for the Controller, or for a person.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import timedelta
 
 from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
@@ -99,7 +99,8 @@ def to_look_into(snapshot: Snapshot) -> tuple[str, ...]:
     is_going = nodeset.metadata.deletion_timestamp is not None and FINALIZER in nodeset.metadata.finalizers
     if not is_going or left is None or nodeset.status.external or _may_return(snapshot, left):
         return ()
-    return tuple(worker.name for worker in _here(snapshot.workers) if _may_hold_a_job(snapshot, left, worker))
+    here = _here(snapshot.workers)
+    return tuple(worker.name for worker in here if _may_hold_a_job(snapshot, left, worker, frozenset()))
 
 
 def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
@@ -117,7 +118,8 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     if not with_pod:
         return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
     here = _here(known)
-    held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker)]
+    shared = _on_nodes_of_jobs_that_may_run(snapshot, left, here)
+    held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker, shared)]
     pods = [worker.pod for worker in without(here, held) if worker.pod][:GONE_MAX]
     why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
     gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
@@ -136,7 +138,7 @@ def _may_return(snapshot: Snapshot, left: Left) -> bool:
     return left.runs or snapshot.now - left.since < timedelta(seconds=AWAY_S)
 
 
-def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
+def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker, shared: Set[str]) -> bool:
     """Not if its slurmd never ran, if no step of its jobs runs anywhere, or if people chose to wait no longer."""
     if worker.body.begun is None:
         return False
@@ -144,20 +146,20 @@ def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
         return True
     if _is_overdue(snapshot, left):
         return False
-    return snapshot.steps.get(worker.name) != () or _shares_a_job(snapshot, left, worker)
+    return snapshot.steps.get(worker.name) != () or worker.name in shared
 
 
-def _shares_a_job(snapshot: Snapshot, left: Left, worker: Worker) -> bool:
-    """Whether a job that Slurm last had on it and on others runs on there: not every node of a job has a step of it all
-    the time."""
-    shared = [job for job in left.said.jobs_on(worker.name) if len(job.nodes) > 1] if left.said else []
-    return any(_may_run(snapshot, job, node) for job in shared for node in job.nodes if node != worker.name)
+def _on_nodes_of_jobs_that_may_run(snapshot: Snapshot, left: Left, here: Sequence[Worker]) -> frozenset[str]:
+    """Nodes of jobs of several, as Slurm last had them: not every node of a job has a step of it all the time."""
+    jobs = [job for job in left.said.jobs.values() if job.holds_nodes and len(job.nodes) > 1] if left.said else []
+    known = {worker.name for worker in here}
+    running = [job for job in jobs if any(_may_run(snapshot, job, node, known) for node in job.nodes)]
+    return frozenset(node for job in running for node in job.nodes)
 
 
-def _may_run(snapshot: Snapshot, job: Job, node: str) -> bool:
+def _may_run(snapshot: Snapshot, job: Job, node: str, known: Set[str]) -> bool:
     """On a node of another NodeSet nobody looks; one of ours that is gone ended without a step."""
-    here = {worker.name for worker in _here(snapshot.workers)}
-    if node not in here:
+    if node not in known:
         return not node.startswith(f"{names.worker_stem(snapshot.object.metadata.name)}-")
     steps = snapshot.steps.get(node)
     return steps is None or any(step == STARTING or step.startswith(f"{job.id}.") for step in steps)
