@@ -13,6 +13,7 @@ from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
 from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.whose import has_drain
 from corral.kinds.nodeset.words import jobs_text, some
@@ -58,7 +59,7 @@ def hung(snapshot: Snapshot, *, spares_others: bool = True) -> Plan:
     if not waiting:
         return NOTHING
     over = [worker for worker in hanging(snapshot, spares_others=spares_others) if not snapshot.steps.get(worker.name)]
-    late = [worker for worker in waiting if worker not in over and _hangs(snapshot, worker)]
+    late = [worker for worker in without(waiting, over) if _hangs(snapshot, worker)]
     waits = tuple(_waits_for_jobs(snapshot, worker) for worker in late)
     again = Plan(waits=waits, again_after_s=ENDS_WITHIN_S)
     return removed(snapshot, over, "pod that hangs", spares_others=spares_others) + again
