@@ -81,6 +81,17 @@ def test_up_ends_with_a_first_job_over_all_workers_and_says_what_to_try_next(up:
     assert f"corral down --name {NAME}" in up.said
 
 
+def test_the_shell_that_is_named_is_a_users_whose_jobs_write_into_their_home(up: Up) -> None:
+    named = re.search(r" -- exec -it (\S+) -- (su - \w+) +#", up.said)
+    assert named is not None, up.said
+    script = "sbatch -W --wrap hostname >/dev/null && cat slurm-*.out"
+    assert up.cluster.kubectl("exec", named[1], "--", *named[2].split(), "-c", script, timeout_s=120).strip() in WORKERS
+
+
+def test_a_job_submitted_where_slurmctld_runs_can_write_its_output(up: Up) -> None:
+    up.cluster.kubectl("exec", "demo-controller-0", "--", "sbatch", "-W", "--wrap", "hostname", timeout_s=120)
+
+
 def test_the_operator_is_nobody_special_and_writes_nowhere(up: Up) -> None:
     assert up.in_operator("id", "-u").strip() == "65532"
     denied = up.cluster.try_kubectl("exec", "deploy/corral", "-n", NAMESPACE, "--", "touch", "/tmp/x")

@@ -27,7 +27,7 @@ def up(context: str, bare: bool, image_prefix: str) -> None:
     click.echo(f"\nCorral runs, and a Slurm cluster in {where}.\n\n{job.text}\n\nTry next:\n")
     echo_commands(
         (f"corral status --context {context}", "what there is, and whether it is as it should be"),
-        (f"kubectl --context {context} exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
+        (f"kubectl --context {context} exec -it {job.login}", "a user's shell: sbatch, squeue, sacct"),
         (f"corral test --context {context} {job.cluster}", "real jobs, and what of Slurm works"),
         (f"corral explain --context {context} nodeset worker", "what it does, and why"),
         (f"corral down --context {context}", "take the Slurm cluster and Corral away; volumes stay"),

@@ -215,7 +215,7 @@ def _start(name: str, nodes: int | None, audit: bool) -> None:
     flag = _name_flag(name)
     echo_commands(
         ("corral status", "all objects, and whether they are ready"),
-        (f"corral kubectl{flag} -- exec -it {job.pod} -- bash", "sbatch, squeue, sacct are there"),
+        (f"corral kubectl{flag} -- exec -it {job.login}", "a user's shell: sbatch, squeue, sacct"),
         (f"corral kubectl{flag} -- scale nodeset worker --replicas 1", "drains two workers, then removes them"),
         ("corral explain nodeset worker", "what it does, and why"),
         (f"corral down{flag}", "remove everything"),

@@ -36,10 +36,11 @@ _CONTAINERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
 
 
 class FirstJob(msgspec.Struct, frozen=True):
-    """What was typed in which pod of which cluster, and what came out."""
+    """What was typed in which pod of which cluster, and what came out; and where people go on."""
 
     cluster: str
     pod: str
+    login: str  # what follows `kubectl exec -it` for a user's shell
     transcript: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -68,6 +69,13 @@ def controller(documents: Iterable[Document]) -> str:
     return next(str(document["metadata"]["name"]) for document in documents if document["kind"] == "Controller")
 
 
+def login(documents: Iterable[Document]) -> str:
+    """What follows `kubectl exec -it` for a shell of the example's first user."""
+    of_kind = {str(document["kind"]): document for document in documents}
+    deployment = names.login_name(of_kind["LoginSet"]["metadata"]["name"])
+    return f"deploy/{deployment} -- su - {of_kind['Controller']['spec']['identity']['users'][0]['name']}"
+
+
 async def apply(client: Client, documents: Iterable[Document], namespace: str, step: Step) -> None:
     """Return when every object of the example is Ready."""
     objects = [as_object(document, namespace) for document in documents]
@@ -81,7 +89,7 @@ async def first_job(client: Client, documents: Iterable[Document], namespace: st
     """One task on every worker, asked for where Slurm's commands are."""
     example = tuple(documents)
     cluster = controller(example)
-    job = FirstJob(cluster, f"{names.controller_name(cluster)}-0")
+    job = FirstJob(cluster, f"{names.controller_name(cluster)}-0", login(example))
     for command in (f"srun -N{workers(example)} hostname", "sinfo"):
         step.say(command)
         said = await _run(client, job, namespace, command)

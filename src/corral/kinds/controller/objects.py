@@ -215,6 +215,7 @@ def _slurmctld(controller: Controller) -> Container:
         image=names.slurm_image(controller.spec.version),
         termination_message_policy="FallbackToLogsOnError",  # so that a condition can say why it ended
         command=("/usr/bin/tini", "-g", "--", "/usr/libexec/corral/slurmctld-run"),
+        working_dir="/tmp",  # noqa: S108 - a job submitted in this pod writes its output there, and could not in /
         ports=(ContainerPort(name=COMPONENT, container_port=endpoints.slurmctld(controller).port, protocol="TCP"),),
         startup_probe=_probe(controller, "/livez", period_s=1, failures=START_S_MAX),
         liveness_probe=_probe(controller, "/livez", period_s=10, failures=6),
