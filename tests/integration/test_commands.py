@@ -108,6 +108,10 @@ def test_what_is_applied_becomes_true_and_the_plan_empty(person: Person, operato
     assert [row["ready"] for row in json.loads(ready.stdout)["items"]] == [True]
     assert person.kubectl("get", "notes", "hello", "-o", "jsonpath={.status.copies}") == "3"
     assert person.corral("plan", "note", "hello").returncode == 0
+    for all_of_them in (("plan",), ("plan", "note")):
+        planned = person.corral(*all_of_them)
+        assert planned.returncode == 0, planned.stderr
+        assert planned.stdout == f"Note {person.namespace}/hello\n  nothing to do\n"
 
 
 def test_scaling_in_prunes_and_drift_is_put_back_and_told(person: Person, operator: subprocess.Popen[bytes]) -> None:

@@ -15,6 +15,8 @@ from corral.engine.questions import Change
 JSON_VERSION = "corral.dev/cli/v1"
 """Changes only when a field of `-o json` changes its meaning or goes; new fields may appear."""
 
+NO_OBJECTS = "No objects found. See what a manifest would do with: corral plan -f FILE"
+
 
 def say_json(kind: str, content: Mapping[str, Any]) -> None:
     document = {"version": JSON_VERSION, "kind": kind, **content}

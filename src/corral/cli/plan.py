@@ -10,13 +10,15 @@ import msgspec
 from corral.cli.errors import CHANGES, STUCK, Failure
 from corral.cli.loading import kind_named, manifests_in
 from corral.cli.options import Cluster, Kinds, Output, cluster_options, kinds_option, output_option
-from corral.cli.output import diff_lines, file_diffs, say_json, styled_diff
+from corral.cli.output import NO_OBJECTS, diff_lines, file_diffs, say_json, styled_diff
 from corral.engine.actions import Apply, about
 from corral.engine.controller import AnyController
 from corral.engine.plan import Plan, as_data, summary_lines
-from corral.engine.questions import Change, dry_run, plan_object
+from corral.engine.questions import Change, conditions_of, dry_run, plan_object
+from corral.engine.registry import KindController
 from corral.engine.store import Key
 from corral.kube.client import Client
+from corral.kube.errors import NotFound
 from corral.kube.meta import Object, ObjectRef, ref
 
 
@@ -35,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-@click.command("plan", short_help="What would be done about an object or a manifest, and why")
+@click.command("plan", short_help="What would be done about objects or a manifest, and why")
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
 @click.option("-f", "--file", type=click.Path(path_type=Path), help="A manifest: what would happen if it were applied?")
@@ -48,17 +50,21 @@ class Answer(msgspec.Struct, frozen=True):
 def plan_command(
     kind: str | None, name: str | None, file: Path | None, diff: bool, output: Output, cluster: Cluster, kinds: Kinds
 ) -> None:
-    """Show what Corral would do about an object (KIND NAME) or a manifest (-f FILE), and why.
+    """Show what Corral would do about every object, those of a KIND, one (KIND NAME), or a manifest (-f FILE), and why.
 
     Nothing is changed. Exit code: 0 nothing to do, 1 changes, 2 an error, 3 stuck: a person must act first.
     """
-    if file is not None and kind is None:
-        questions = _about_manifests(file, kinds, cluster)
-    elif file is None and kind is not None and name is not None:
-        questions = (_about_object(kind, name, kinds, cluster),)
-    else:
-        raise click.UsageError("give either KIND NAME or -f FILE")
-    answers = asyncio.run(_answers(cluster, questions, diff=diff))
+    if file is not None and kind is not None:
+        raise click.UsageError("give either KIND NAME or -f FILE, not both")
+    asked = _about_manifests(file, kinds, cluster) if file is not None else None
+    chosen = (kind_named(kinds, kind),) if kind else kinds
+
+    async def ask() -> tuple[Answer, ...]:
+        async with cluster.client() as client:
+            questions = asked or await _about_objects(client, chosen, name, cluster.namespace)
+            return tuple([await _answer(client, question, diff=diff) for question in questions])
+
+    answers = asyncio.run(ask())
     _say(answers, output, diff=diff)
     if any(wait.stalled for answer in answers for wait in answer.plan.waits):
         raise click.exceptions.Exit(STUCK)
@@ -72,16 +78,23 @@ def _about_manifests(file: Path, kinds: Kinds, cluster: Cluster) -> tuple[Questi
     return tuple(Question(ref(found.object), found.entry.build(), found.object, beside) for found in manifests)
 
 
-def _about_object(kind: str, name: str, kinds: Kinds, cluster: Cluster) -> Question:
-    entry = kind_named(kinds, kind)
-    resource = entry.kind.resource
-    namespace = cluster.namespace if resource.namespaced else ""
-    return Question(ObjectRef(resource.kind, namespace, name), entry.build(), Key(namespace, name))
+async def _about_objects(
+    client: Client, kinds: Iterable[KindController], name: str | None, namespace: str
+) -> tuple[Question, ...]:
+    questions: list[Question] = []
+    for entry in kinds:
+        controller, resource = entry.build(), entry.kind.resource
+        names = (name,) if name else await _names(client, controller, namespace)
+        within = namespace if resource.namespaced else ""
+        questions += [Question(ObjectRef(resource.kind, within, n), controller, Key(within, n)) for n in names]
+    return tuple(questions)
 
 
-async def _answers(cluster: Cluster, questions: Iterable[Question], *, diff: bool) -> tuple[Answer, ...]:
-    async with cluster.client() as client:
-        return tuple([await _answer(client, question, diff=diff) for question in questions])
+async def _names(client: Client, controller: AnyController, namespace: str) -> tuple[str, ...]:
+    try:
+        return tuple(obj.metadata.name for obj in await conditions_of(client, controller, namespace))
+    except NotFound:  # its definition is not installed, so there are none
+        return ()
 
 
 async def _answer(client: Client, question: Question, *, diff: bool) -> Answer:
@@ -102,6 +115,8 @@ def _say(answers: tuple[Answer, ...], output: Output, *, diff: bool) -> None:
     if output == "json":
         say_json("PlanList", {"items": [_data(answer, diff=diff) for answer in answers]})
         return
+    if not answers:
+        click.echo(NO_OBJECTS)
     for answer in answers:
         click.echo(f"{answer.about}")
         for line in summary_lines(answer.plan):

@@ -16,7 +16,7 @@ from corral.cli.explain import operator_now
 from corral.cli.facts import Fact
 from corral.cli.loading import kind_named
 from corral.cli.options import Cluster, Kinds, Output, cluster_options, duration_option, kinds_option, output_option
-from corral.cli.output import age, say_json, table
+from corral.cli.output import NO_OBJECTS, age, say_json, table
 from corral.cli.rows import Board, Row, after, board_of, news, row_of
 from corral.engine.questions import conditions_of
 from corral.engine.registry import KindController
@@ -133,7 +133,7 @@ async def _events(
 def lines(rows: tuple[Row, ...], operator: Fact | None, now: datetime, flags: str = "") -> list[str]:
     """`operator` is known when something is not ready; one that is missing is the first thing to know then."""
     if not rows:
-        return ["No objects found. See what a manifest would do with: corral plan -f FILE"]
+        return [NO_OBJECTS]
     head = ("NAMESPACE", "KIND", "NAME", "READY", "STATUS", "AGE")
     shown = {True: "True", False: "False", None: "Unknown"}
     told = [table(head, ((r.namespace, r.kind, r.name, shown[r.ready], r.reason, age(r.created, now)) for r in rows))]
