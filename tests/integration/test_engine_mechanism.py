@@ -1,56 +1,18 @@
-"""The informer, the barrier and the lease against a real API server."""
+"""The informer and the barrier against a real API server."""
 
 import asyncio
-import signal
-import sys
-from pathlib import Path
 
 import pytest
 
 from corral.engine.barrier import Barrier
 from corral.engine.clock import system_clock
 from corral.engine.informer import Informer
-from corral.engine.lease import Election, Terms
 from corral.engine.store import Change, Deleted, key_of
-from corral.kube import Client, NotFound, ObjectMeta, Precondition, Selector
+from corral.kube import Client, ObjectMeta, Precondition, Selector
 from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSpec
 from corral.kube.watch import Server
-from corral.testing.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
-
-TERMS = Terms(duration_s=3, renew_deadline_s=2.0, retry_s=0.4)
-
-
-async def test_a_suspended_leader_is_replaced_and_does_not_write_when_it_wakes(
-    corral_cluster: Cluster, corral_namespace: str, client: Client
-) -> None:
-    program = Path(__file__).with_name("suspended_leader.py")
-    leader = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(program), str(corral_cluster.kubeconfig), corral_namespace),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert leader.stdin is not None
-    assert leader.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            assert await leader.stdout.readline() == b"leading\n"
-            leader.send_signal(signal.SIGSTOP)
-            second = Election(
-                client, system_clock(), name="lease", namespace=corral_namespace, identity="second", terms=TERMS
-            )
-            await second.acquire()
-            leader.stdin.write(b"write\n")
-            leader.send_signal(signal.SIGCONT)
-
-            assert await leader.stdout.readline() == b"refused\n"
-        with pytest.raises(NotFound):
-            await client.get(ConfigMap, "late", corral_namespace)
-        assert second.statistics().transitions == 1
-    finally:
-        leader.kill()
-        await leader.wait()
 
 
 @pytest.mark.parametrize("streams_lists", [True, False])

@@ -94,6 +94,8 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
     """`regarding` is the reconciled object: drift that was put back is told about it."""
+    journal = _OwnNoted(actor.journal, regarding.uid)
+    actor = msgspec.structs.replace(actor, journal=journal)
     results: list[Result] = []
     first: Problem | None = None
     lost: list[int] = []  # places of actions that were not done
@@ -111,7 +113,24 @@ async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
         if problem is not None and problem.reason != BUDGET and not problem.alone:
             results += _skipped(plan.actions[len(results) :], problem)
             break
-    return Outcome(plan=plan, results=tuple(results), problem=first)
+    return Outcome(plan=plan, results=tuple(results), problem=first, version=journal.version)
+
+
+class _OwnNoted:
+    """The journal, and what version the object with `uid` has come to."""
+
+    def __init__(self, journal: Journal, uid: str) -> None:
+        self._journal = journal
+        self._uid = uid
+        self.version = ""
+
+    def wrote(self, key: Key, obj: Object) -> None:
+        if obj.metadata.uid == self._uid:
+            self.version = obj.metadata.resource_version
+        self._journal.wrote(key, obj)
+
+    def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None:
+        self._journal.deleted_unseen(key, resource, name, uid)
 
 
 async def _act_in_order(
@@ -279,7 +298,8 @@ async def _mark_normalised(sent: Object, answer: Object, actor: Actor) -> Object
     marked = with_normalised(sent, answer) if APPLIED in sent.metadata.annotations else None
     if marked is None:
         return answer
-    ours = msgspec.structs.replace(marked.metadata, uid=answer.metadata.uid, resource_version="")
+    answered = answer.metadata
+    ours = msgspec.structs.replace(marked.metadata, uid=answered.uid, resource_version=answered.resource_version)
     return await actor.client.apply(with_metadata(marked, ours), field_manager=actor.manager, force=True)
 
 

@@ -12,8 +12,8 @@ Nothing here sends anything: `corral.engine.act` carries actions out, `corral pl
     EmitEvent        tell people; never fails an attempt
     Outside          something in another system, carried out by the reconciler's own `perform`
 
-`Target` is "the object we looked at": its uid and version travel with every write that is not an apply, so a decision
-made about an older state is refused by the server (Conflict) instead of being carried out.
+`Target` is "the object we looked at": its uid and version travel with every write, so a decision made about an older
+state is refused by the server (Conflict) instead of being carried out. (`SetStatus` has the uid alone, see there.)
 """
 
 import re
@@ -80,7 +80,7 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True)
     """Own the fields that `object` sets, and no others.
 
     `over` None: the object must not exist yet (the server refuses to touch one that does).
-    `over` set: only that object, by uid; fields that others own are taken over (`force`).
+    `over` set: only that object, as it was looked at; fields that others own are taken over (`force`).
     `drifted`: field paths that someone else changed and this apply puts back; told in an event when it did.
     """
 
@@ -136,7 +136,11 @@ class RemoveFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag_field="do",
 
 
 class SetStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", tag=True):
-    """The engine plans this one itself, from what `report` returned. `status` is the kind's status Struct."""
+    """Show something in the status of an object that others report on as well: a condition of ours on a pod.
+
+    By uid only: the kubelet writes to a pod all the time, nothing is decided by what we show there, and the next pass
+    corrects it. (The status of the reconciled object itself is written by the engine, see `corral.engine.reporting`.)
+    """
 
     target: Target
     status: msgspec.Struct

@@ -116,6 +116,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     results: tuple[Result, ...] = ()
     problem: Problem | None = None
+    version: str = ""  # of the reconciled object, if an action changed it
 
     @property
     def changed_anything(self) -> bool:

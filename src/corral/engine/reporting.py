@@ -21,14 +21,13 @@ from typing import Any
 
 import msgspec
 
-from corral.engine.actions import SetStatus, target
 from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
 from corral.engine.controller import AnyController
 from corral.engine.failures import failure_of
 from corral.engine.queue import TIMER_S_MIN, Lane, WorkQueue
 from corral.engine.reconciler import Outcome
-from corral.engine.send import send
+from corral.engine.send import send_status
 from corral.engine.status import (
     conditions,
     conditions_in,
@@ -120,8 +119,7 @@ class Reporting:
             return outcome
         self._unknown.add(key)
         try:
-            action = SetStatus(target=target(obj), status=status)
-            answer = await send(action, self._client, self._controller.name)
+            answer = await send_status(status, obj, self._client, self._controller.name, version=outcome.version)
         except NotFound:
             self._unknown.discard(key)
             return outcome  # it went meanwhile: perhaps this very pass let it go
@@ -131,8 +129,7 @@ class Reporting:
         self._unknown.discard(key)
         self._gave_way_s.pop(key, None)
         self._told[key] = self._told.get(key, NEVER).then(obj, status, self._now_s())
-        if answer is not None:
-            self._barrier.wrote(key, answer)
+        self._barrier.wrote(key, answer)
         return outcome
 
     def forget(self, key: Key) -> None:

@@ -17,10 +17,12 @@ from corral.engine.actions import (
     RemoveFinalizer,
     SetStatus,
     Target,
+    target,
 )
 from corral.engine.children import with_metadata
 from corral.kube.client import Client
 from corral.kube.codec import encode_value
+from corral.kube.errors import Conflict
 from corral.kube.meta import Object
 from corral.kube.unstructured import untyped
 
@@ -37,7 +39,7 @@ async def send(action: Action, client: Client, manager: str, *, dry_run: bool = 
         case Apply():
             return await send_apply(action, client, manager, dry_run=dry_run)
         case SetStatus():
-            body = status_body(action.target, action.status)
+            body = _status_body(action.target, action.status)
             return await client.apply(body, field_manager=manager, force=True, subresource="status", dry_run=dry_run)
         case Patch() | AddFinalizer() | RemoveFinalizer():
             return await _send_patch(_as_patch(action), client, manager, dry_run=dry_run)
@@ -65,22 +67,47 @@ async def send(action: Action, client: Client, manager: str, *, dry_run: bool = 
 
 
 async def send_apply(action: Apply, client: Client, manager: str, *, dry_run: bool = False) -> Object:
-    """The server refuses when the object has become another: by uid, or, for a new one, when there is one at all."""
-    uid, version = (action.over.uid, "") if action.over is not None else ("", NOT_YET)
+    """The server refuses when the object is not the one that was looked at, or, for a new one, when there is one."""
+    uid, version = (action.over.uid, action.over.resource_version) if action.over is not None else ("", NOT_YET)
     guarded = msgspec.structs.replace(action.object.metadata, uid=uid, resource_version=version)
     body = with_metadata(action.object, guarded)
     return await client.apply(body, field_manager=manager, force=True, dry_run=dry_run)
 
 
-def status_body(target: Target, status: msgspec.Struct) -> Object:
+async def send_status(
+    status: msgspec.Struct, over: Object, client: Client, manager: str, *, version: str = ""
+) -> Object:
+    """What a pass reports of its own object, and later passes decide by: only over the status that it looked at.
+
+    `version` is what the pass itself has made of the object. What others have changed meanwhile (its spec, its labels)
+    does not matter if its status is what it was.
+    """
+    try:
+        return await _apply_status(status, over, version or over.metadata.resource_version, client, manager)
+    except Conflict:
+        now = await client.get(type(over), over.metadata.name, over.metadata.namespace)
+        if now.metadata.uid != over.metadata.uid or _status(now) != _status(over):
+            raise
+        return await _apply_status(status, now, now.metadata.resource_version, client, manager)
+
+
+async def _apply_status(status: msgspec.Struct, over: Object, version: str, client: Client, manager: str) -> Object:
+    body = _status_body(target(over), status, version=version)
+    return await client.apply(body, field_manager=manager, force=True, subresource="status")
+
+
+def _status(obj: Object) -> object:
+    return getattr(obj, "status", None)
+
+
+def _status_body(over: Target, status: msgspec.Struct, *, version: str = "") -> Object:
     """Only what we report: our models need not have the rest, and the server must not be asked about it."""
+    metadata = {"name": over.name, "namespace": over.namespace, "uid": over.uid, "resourceVersion": version}
     content: dict[str, Any] = {
-        "metadata": {"name": target.name, "uid": target.uid},
+        "metadata": {name: value for name, value in metadata.items() if value},
         "status": msgspec.json.decode(encode_value(status)),
     }
-    if target.namespace:
-        content["metadata"]["namespace"] = target.namespace
-    return untyped(target.kind.resource)(content=content)
+    return untyped(over.kind.resource)(content=content)
 
 
 def _as_patch(action: Patch | AddFinalizer | RemoveFinalizer) -> Patch:
