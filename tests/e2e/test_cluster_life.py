@@ -2,9 +2,9 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,8 +18,18 @@ from corral.local.home import home_of
 from corral.local.spec import Spec
 from corral.local.status import status
 from corral.testing.cluster import Cluster, corral
-from corral.testing.hosttraces import left_behind, stays_behind, traces
-from corral.testing.localcluster import as_at_a_terminal, components, down, is_well, output, until, up
+from corral.testing.hosttraces import stays_different, traces
+from corral.testing.localcluster import (
+    components,
+    down,
+    interrupt,
+    interrupt_up,
+    is_well,
+    output,
+    started,
+    until,
+    up,
+)
 
 pytestmark = pytest.mark.cluster
 NAME, OTHER, BROKEN = "e2e-life", "e2e-other", "e2e-broken"
@@ -140,7 +150,7 @@ def test_up_and_down_that_are_ended_again_and_again_end_with_a_cluster() -> None
         ("Control plane ...", signal.SIGINT),
         ("Nodes ...", signal.SIGKILL),
     ):
-        interrupt_up(sign, moment)
+        interrupt_up(BROKEN, sign, moment, "--bare")
 
     up(BROKEN)
     interrupt_down(signal.SIGINT, supervisor_is_gone)
@@ -151,7 +161,7 @@ def test_up_and_down_that_are_ended_again_and_again_end_with_a_cluster() -> None
 
 @pytest.mark.parametrize("moment", ["Network ...", "Control plane ...", "Nodes ..."])
 def test_up_that_is_ended_half_way_can_be_taken_down(moment: str) -> None:
-    interrupt_up(signal.SIGINT, moment)
+    interrupt_up(BROKEN, signal.SIGINT, moment, "--bare")
 
     down(BROKEN)
 
@@ -159,7 +169,7 @@ def test_up_that_is_ended_half_way_can_be_taken_down(moment: str) -> None:
 
 
 def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
-    interrupt_up(signal.SIGINT, "Nodes ...")
+    interrupt_up(BROKEN, signal.SIGINT, "Nodes ...", "--bare")
     home = home_of(BROKEN)
     spec = home.read_spec()
     assert spec is not None
@@ -173,17 +183,10 @@ def test_a_cluster_whose_description_is_damaged_can_be_taken_down() -> None:
     assert spec.link not in output("ip", "link")
 
 
-def interrupt_up(sign: signal.Signals, moment: str) -> None:
-    with started("up", "--bare") as process:
-        assert process.stderr is not None
-        assert any(moment in line for line in process.stderr)
-        interrupt(process, sign)
-
-
 def interrupt_down(sign: signal.Signals, moment: Callable[[Spec], bool]) -> None:
     spec = home_of(BROKEN).read_spec()
     assert spec is not None
-    with started("down") as process:
+    with started("down", "--name", BROKEN) as process:
         while not moment(spec):
             assert process.poll() is None, "it has ended before"
             time.sleep(0.001)
@@ -198,19 +201,25 @@ def link_is_gone(spec: Spec) -> bool:
     return not Path("/sys/class/net", spec.link).exists()
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments, "--name", BROKEN]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=as_at_a_terminal)
+@pytest.fixture
+def a_host_with_things_of_its_own(tmp_path: Path) -> Iterator[None]:
+    """A route, a firewall, a setting of the kernel that kubelet would change, and a service that runs our program."""
+    panic = Path("/proc/sys/kernel/panic")
+    was = panic.read_text()
+    panic.write_text("7\n")
+    subprocess.run(["ip", "route", "add", "203.0.113.0/24", "dev", "lo"], check=True)
+    subprocess.run(["nft", "add table inet e2e-host; add chain inet e2e-host theirs"], check=True)
+    shutil.copy("/bin/sleep", tmp_path / "containerd")
+    with subprocess.Popen([tmp_path / "containerd", "infinity"]) as service:
+        yield
+        service.kill()
+    subprocess.run(["nft", "delete table inet e2e-host"], check=True)
+    subprocess.run(["ip", "route", "delete", "203.0.113.0/24", "dev", "lo"], check=True)
+    panic.write_text(was)
 
 
-def interrupt(process: subprocess.Popen[str], sign: signal.Signals) -> None:
-    assert process.stderr is not None
-    process.send_signal(sign)
-    said = process.stderr.read()
-    assert process.wait(timeout=60) == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}[sign], said
-
-
-def test_down_leaves_nothing_also_when_it_was_ended_half_way(a_busy_pod: str) -> None:
+@pytest.mark.usefixtures("a_host_with_things_of_its_own")
+def test_down_leaves_nothing_and_the_host_as_it_was_also_when_it_was_ended_half_way(a_busy_pod: str) -> None:
     spec = Spec(BROKEN, 1, 0)
     before = traces(spec)
     cluster = up(BROKEN)
@@ -219,13 +228,13 @@ def test_down_leaves_nothing_also_when_it_was_ended_half_way(a_busy_pod: str) ->
     cluster.kubectl("wait", "--for=condition=Ready", "pod/busy", "--timeout=60s")
     found = home_of(BROKEN).read_spec()
     assert found is not None
-    assert left_behind(before, traces(found), ()) != []
+    assert traces(found) != before
 
     interrupt_down(signal.SIGINT, supervisor_is_gone)
     interrupt_down(signal.SIGKILL, link_is_gone)
     down(BROKEN)
 
-    assert stays_behind(before, found) == []
+    assert stays_different(before, found) == []
 
 
 @pytest.fixture

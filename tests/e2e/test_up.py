@@ -1,5 +1,7 @@
 """`corral up` as a person types it: from nothing to a first job, again without work, and down without a trace.
 
+It is ended at every step on the way; the one that is not ended takes it from there.
+
 The same cluster then is somebody's: Corral goes from it and comes back by `--context`, with images from elsewhere.
 """
 
@@ -25,8 +27,8 @@ from corral.local.home import home_of
 from corral.local.images import import_archive
 from corral.local.spec import Spec
 from corral.testing.cluster import Cluster, corral
-from corral.testing.hosttraces import stays_behind, traces
-from corral.testing.localcluster import down
+from corral.testing.hosttraces import stays_different, traces
+from corral.testing.localcluster import down, interrupt_up
 from images.build import archive_path
 
 pytestmark = pytest.mark.cluster
@@ -40,11 +42,23 @@ CONTEXT, LAB, MIRROR = "theirs", "lab", "mirror.example/team"
 COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 
 
+# Those before, which need no image and no Corral, are in test_cluster_life.
+MOMENTS = (
+    ("Images into the nodes ...", signal.SIGINT),
+    ("Images into the nodes ...", signal.SIGKILL),
+    ("Corral ...", signal.SIGINT),
+    ("Corral ...", signal.SIGKILL),
+    ("Slurm cluster ...", signal.SIGINT),
+    ("Slurm cluster ...", signal.SIGKILL),
+    ("First job ...", signal.SIGINT),
+    ("First job ...", signal.SIGKILL),
+)
+
+
 class Up:
     """What `corral up` said, and the cluster that it left."""
 
     def __init__(self) -> None:
-        self.before = traces(Spec(NAME, 1, 0))
         done = corral("up", "--name", NAME)
         assert done.returncode == 0, done.stderr[-4000:]
         self.said, self.progress = done.stdout, done.stderr
@@ -67,7 +81,15 @@ class Up:
 
 
 @pytest.fixture(scope="module")
-def up() -> Iterator[Up]:
+def before() -> frozenset[str]:
+    """What the machine has without the cluster."""
+    return traces(Spec(NAME, 1, 0))
+
+
+@pytest.fixture(scope="module")
+def up(before: frozenset[str]) -> Iterator[Up]:
+    for moment, sign in MOMENTS:
+        interrupt_up(NAME, sign, moment)
     yield Up()
     corral("down", "--name", NAME)
 
@@ -215,9 +237,10 @@ def test_corral_stays_while_somebody_needs_it_and_goes_then_and_data_stays(perso
     assert f"namespace/{NAMESPACE}" not in person.named("ns")
 
 
-def test_down_leaves_nothing(up: Up) -> None:
+def test_down_leaves_nothing_also_of_an_up_that_was_ended(up: Up, before: frozenset[str]) -> None:
+    interrupt_up(NAME, signal.SIGKILL, "Slurm cluster ...")
     spec = home_of(NAME).read_spec()
     assert isinstance(spec, Spec)
     down(NAME)
     assert not home_of(NAME).path.exists()
-    assert stays_behind(up.before, spec) == []
+    assert stays_different(before, spec) == []

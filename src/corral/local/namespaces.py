@@ -4,6 +4,9 @@ A node has a mount namespace of its own, with its own /run, /var/lib and /var/lo
 CNI plugins write to paths that no option changes. So several nodes and the host do not meet, every path inside a node
 is the usual one, and each mount they make ends with the node instead of staying on the host.
 The rest of the disk is the host's, and so is the cluster's directory: a path there is the same on every node.
+
+The kernel is the host's as well, and kubelet would set how it treats memory and its own faults (KERNEL_SETTINGS). In a
+node, files stand in for those settings that have kubelet's values already: it finds nothing to change.
 """
 
 import shutil
@@ -11,11 +14,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from corral.local.commands import run
-from corral.local.home import Home
+from corral.local.home import Home, write
 from corral.local.mountinfo import mounted
 from corral.local.spec import Node, Spec
 
 OWN_DIRECTORIES = ("/run", "/var/lib", "/var/log")  # all exist on any Linux, so nothing is made on the host
+KERNEL_SETTINGS = {  # as kubelet has them, below /proc/sys
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
 
 
 def present(home: Home) -> frozenset[str]:
@@ -85,6 +96,8 @@ def _make_mounts(home: Home, node: Node) -> None:
     shutil.rmtree(own / "run", ignore_errors=True)  # as after a reboot: nothing in it is true any more
     for directory in OWN_DIRECTORIES:
         _within(own, directory).mkdir(parents=True, exist_ok=True)
+    for name, value in KERNEL_SETTINGS.items():
+        write(_setting(own, name), f"{value}\n")
     file = home.mounts(node)
     file.touch()
     script = "\n".join(("set -e", *_mount_script(home, own)))
@@ -102,6 +115,12 @@ def _mount_script(home: Home, own: Path) -> Iterable[str]:
             there = place / home.path.relative_to(directory)
             yield f"mkdir -p '{there}' && mount --bind '{home.path}' '{there}'"
         yield f"mount --rbind '{place}' '{directory}'"
+    for name in KERNEL_SETTINGS:
+        yield f"[ ! -e /proc/sys/{name} ] || mount --bind '{_setting(own, name)}' /proc/sys/{name}"
+
+
+def _setting(own: Path, name: str) -> Path:
+    return own / "proc-sys" / name.replace("/", ".")
 
 
 def _within(root: Path, absolute: str) -> Path:

@@ -1,7 +1,9 @@
 """Local clusters as a person sees them: through the command line, `kubectl` and the host's own tools."""
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +21,40 @@ def up(name: str, nodes: int = 1, *options: str) -> Cluster:
 def down(name: str) -> None:
     done = corral("down", "--name", name)
     assert done.returncode == 0, done.stderr
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """The command as a shell starts it: it and its children get what a person types."""
+    command = [sys.executable, "-c", "from corral.cli.main import main; main()", *arguments]
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=as_at_a_terminal
+    )
+
+
+def interrupt(process: subprocess.Popen[str], sign: signal.Signals) -> None:
+    """SIGINT: Ctrl-C, which reaches its children too. SIGKILL: `kill -9` of it alone."""
+    assert process.stderr is not None
+    if sign is signal.SIGINT:
+        os.killpg(process.pid, sign)
+    else:
+        process.send_signal(sign)
+    said = process.stderr.read()
+    assert process.wait(timeout=60) == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}[sign], said
+    assert "Traceback" not in said, said
+
+
+def interrupt_up(name: str, sign: signal.Signals, moment: str, *options: str) -> None:
+    """When it says `moment`."""
+    with started("up", "--name", name, *options) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if moment in line:
+                break
+        else:
+            raise AssertionError(f"it never said {moment!r}: {''.join(said)}")
+        interrupt(process, sign)
 
 
 def components(name: str) -> dict[str, ComponentStatus]:
