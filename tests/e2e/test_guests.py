@@ -2,8 +2,13 @@
 
 import asyncio
 import json
+import os
 import platform
-from collections.abc import Iterator
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -25,12 +30,15 @@ from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube import Client, Precondition
 from corral.kube.meta import Object, ObjectMeta
-from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from corral.kube.models.core_v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service
+from corral.kube.models.storage_v1 import StorageClass
 from corral.local import builds
 from corral.testing.cluster import Cluster
-from corral.testing.guests import Contents, Guests, Lan, accelerator, debian_disk, qemu_root
+from corral.testing.guests import qemu_root
 from corral.testing.guests.disk import UP, DataKind, complaints, inside
 from corral.testing.guests.launcher import LAN_SSH_PORT, pod_name
+from corral.testing.guests.local import STORAGE
+from corral.testing.localcluster import as_at_a_terminal
 from tests.integration.wukonglife import (
     apply,
     definitions,
@@ -38,10 +46,11 @@ from tests.integration.wukonglife import (
     is_restored,
     is_taken,
     left_of,
-    operating,
+    operator,
     phase_is,
     take_snapshot,
     until,
+    way_to,
 )
 
 pytestmark = [
@@ -50,6 +59,7 @@ pytestmark = [
 ]
 
 LOOKS_EVERY_S = 2.0
+READY_WITHIN_S = 1500.0  # QEMU and the Debian are made, if this machine has none
 BOOT_WITHIN_S = 1500.0  # 90 s of an emulated processor, of which others want their share
 # The disk that boots is not the first one, the address is not one that anybody hands out.
 SPEC = """
@@ -58,8 +68,8 @@ memory: 768Mi
 sshKeySecret: keys
 cloudInitUser: {name: ada, groups: [sudo]}
 disks:
-- {name: data, size: 64Mi, storageClassName: wukong-test}
-- {name: root, size: 1Gi, boot: true, image: 'docker://images.test/debian:13', storageClassName: wukong-test}
+- {name: data, size: 64Mi, storageClassName: guests}
+- {name: root, size: 1Gi, boot: true, image: 'docker://images.test/debian:13', storageClassName: guests}
 networks:
 - {name: default}
 - {name: lan, bridgeName: br0, ipConfig: {mode: static, address: 10.1.2.3/24}}
@@ -137,15 +147,7 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
     person = Person(corral_cluster, client, ns, tmp_path)
     keys = Secret(metadata=ObjectMeta(name="keys", namespace=ns), data={"authorized_keys": await person.public_key()})
     await client.create(keys, field_manager="person")
-    guests = Guests(
-        client,
-        Contents(tmp_path, debian_disk()),
-        tools=qemu_root(),
-        image=corral_cluster.provide_toolbox(),
-        lans={"br0": Lan("10.1.2.0/24", reaches="10.1.2.3")},
-        accelerator=accelerator(),
-    )
-    async with operating(corral_cluster, client, ns, guests) as standin:
+    async with playing_guests(corral_cluster, client), operator(way_to(corral_cluster)):
         await apply(client, ns, SPEC)
         await until(lambda: phase_is(client, ns, "Running"))
         await until(person.sees_it_up, BOOT_WITHIN_S)
@@ -182,7 +184,41 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
         await gone(client, ns)
         await client.delete(WukongSnapshot, "friday", ns, precondition=Precondition())
         await until(lambda: nothing_is_left(client, ns))
-        assert standin.refused == set()
+
+
+@asynccontextmanager
+async def playing_guests(cluster: Cluster, client: Client) -> AsyncIterator[None]:
+    """As a person does it: by the command. It has nothing to complain of, and ends with Ctrl-C."""
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "corral.testing.kubevirt_standin", "--guests"),
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        stdout=PIPE,
+        stderr=STDOUT,
+        preexec_fn=as_at_a_terminal,
+    )
+    assert program.stdout is not None
+    try:
+        async with asyncio.timeout(READY_WITHIN_S):
+            began = (await program.stdout.readuntil(b"machines are played until Ctrl-C\n")).decode()
+        assert f"Disks of storage class {STORAGE.metadata.name} boot" in began
+        yield
+    except BaseException as error:
+        error.add_note(f"the command said after its beginning: {await ended(program)}")
+        raise
+    else:
+        assert (await ended(program), program.returncode) == ("", 0)
+    finally:
+        for volume in (await client.list(PersistentVolume)).items:
+            if volume.spec.storage_class_name == STORAGE.metadata.name:
+                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
+        await client.delete(StorageClass, STORAGE.metadata.name, precondition=Precondition())
+
+
+async def ended(program: Process) -> str:
+    if program.returncode is None:
+        program.send_signal(signal.SIGINT)
+    said, _ = await program.communicate()
+    return said.decode(errors="replace")
 
 
 async def gone(client: Client, ns: str) -> None:

@@ -76,11 +76,14 @@ class Restricted:
 
     def grant(self, objects: tuple[Object, ...]) -> None:
         """The generated objects, for a service account in the test's namespace in place of corral-system."""
+        self.make_account()
+        self.kubectl("apply", "-f", "-", stdin=manifests(map(self._moved, objects)))
+
+    def make_account(self) -> None:
         self.kubectl("create", "serviceaccount", "corral")
         # An operator outside of a pod looks once whether there is a namespace for its Lease.
         self.kubectl("create", "role", "look", "--verb=get", "--resource=namespaces")
         self.kubectl("create", "rolebinding", "look", "--role=look", f"--serviceaccount={self.namespace}:corral")
-        self.kubectl("apply", "-f", "-", stdin=manifests(map(self._moved, objects)))
 
     def kubeconfig(self) -> Path:
         config = yaml.safe_load(self.cluster.kubeconfig.read_text())

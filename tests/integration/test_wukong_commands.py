@@ -85,6 +85,7 @@ async def test_the_commands_know_machines_and_what_belongs_to_them(
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
         await client.delete(NodeBridge, bridge.metadata.name, precondition=Precondition())
+        await until(lambda: is_gone(client, NodeBridge, bridge.metadata.name, ""))
 
 
 async def corral(cluster: Cluster, *words: str) -> tuple[int, str]:

@@ -1,10 +1,10 @@
 """Wukongs on a real API server when things go wrong: operators die, definitions vanish, people meddle."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from corral.engine.differences import wire
@@ -13,14 +13,14 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore, VirtualMachineSnapshot, VolumeSnapshot
 from corral.kinds.wukong.spec import Wukong
+from corral.kinds.wukongsnapshot.spec import WukongSnapshot
 from corral.kube import Client, Precondition, Selector
 from corral.kube.meta import Object
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.models.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
 from corral.kube.models.networking_v1 import NetworkPolicy
-from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.cluster import Cluster
-from corral.testing.kubevirt_standin import KubeVirtStandIn
-from corral.testing.kubevirt_standin.subresources import StandInApi
+from tests.integration.wukongdeaths import deaths_until
 from tests.integration.wukonglife import (
     WHOLE,
     apply,
@@ -32,7 +32,6 @@ from tests.integration.wukonglife import (
     is_taken,
     make_pool,
     operating,
-    operator_over,
     phase_is,
     playing,
     ready_reason,
@@ -40,24 +39,24 @@ from tests.integration.wukonglife import (
     take_snapshot,
     undefine,
     until,
-    way_to,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("wukong_definitions")]
-
-DEATHS_MAX = 100
 
 
 async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and_it_runs_when_they_are_back(
     corral_cluster: Cluster, client: Client, corral_namespace: str
 ) -> None:
     ns = corral_namespace
-    await undefine(client, NetworkAttachmentDefinition)
+    missing: tuple[type[Object], ...] = (NetworkAttachmentDefinition, DataVolume, VirtualMachine)
+    for kind in missing:
+        await undefine(client, kind)
     async with operating(corral_cluster, client, ns):
         await make_pool(client, ns, "san")
         await apply(client, ns, WHOLE)
-        await until(lambda: ready_reason(client, ns, "MultusMissing"))
-        await define_again(client, NetworkAttachmentDefinition)
+        await until(lambda: stuck_reasons(client, ns, {"MultusMissing", "CDIMissing", "KubeVirtMissing"}))
+        for kind in missing:
+            await define_again(client, kind)
         await until(lambda: phase_is(client, ns, "Running"))
 
         await definition_goes_and_comes(client, ns, NetworkAttachmentDefinition, "vm-lan-nad", "MultusMissing")
@@ -66,6 +65,11 @@ async def test_definitions_that_disappear_before_or_under_a_machine_are_told_and
 
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def stuck_reasons(client: Client, ns: str, reasons: set[str]) -> object:
+    found = {stuck.reason for stuck in (await client.get(Wukong, "vm", ns)).status.stuck}
+    return True if found == reasons else found
 
 
 async def definition_goes_and_comes(client: Client, ns: str, kind: type[Object], child: str, reason: str) -> None:
@@ -115,8 +119,38 @@ async def test_snapshots_whose_definition_is_missing_are_told_and_taken_when_it_
         await until(lambda: snapshot_reason(client, ns, "friday", "SnapshotsMissing"))
         await define_again(client, kind)
         await until(lambda: is_taken(client, ns, "friday", disks or ("root", "data")))
+
+        async with unserved(client, kind):
+            await until(lambda: snapshot_reason(client, ns, "friday", "SnapshotsMissing"))
+            status = (await client.get(WukongSnapshot, "friday", ns)).status
+            assert status.phase == "Succeeded", "it is only out of sight"
+        await until(lambda: snapshot_reason(client, ns, "friday", "AsDesired"))
+        await undefine(client, kind)
+        await until(lambda: snapshot_reason(client, ns, "friday", "SnapshotsMissing"))
+        await define_again(client, kind)
+        await until(lambda: snapshot_reason(client, ns, "friday", "SnapshotLost"))
         await client.delete(Wukong, "vm", ns, precondition=Precondition())
         await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+@asynccontextmanager
+async def unserved(client: Client, kind: type[Object]) -> AsyncIterator[None]:
+    """The definition stays, and so does what is of the kind."""
+    await serve(client, kind, is_served=False)
+    try:
+        yield
+    finally:
+        await serve(client, kind, is_served=True)
+
+
+async def serve(client: Client, kind: type[Object], *, is_served: bool) -> None:
+    name = kind.resource.plural_and_group
+    found = await client.get(CustomResourceDefinition, name)
+    versions = [{**msgspec.to_builtins(version), "served": is_served} for version in found.spec.versions]
+    merge = {"spec": {"versions": versions}}
+    await client.patch(
+        CustomResourceDefinition, name, merge=merge, precondition=Precondition(), field_manager="somebody"
+    )
 
 
 CHILDREN: tuple[tuple[type[Object], str], ...] = (
@@ -176,63 +210,6 @@ async def is_put_back(client: Client, before: Object) -> object:
     spec = wire(now)["spec"]
     changed = now.metadata.generation > before.metadata.generation + 1
     return True if changed and spec == wire(before)["spec"] else spec
-
-
-class OneWrite:
-    """`Transport`. Whoever writes over it dies with the first answer: what it would write next never leaves it.
-
-    Events do not count. They are written before the status is, so one who dies of them says the same in each life.
-    """
-
-    def __init__(self, behind: Transport) -> None:
-        self._behind = behind
-        self.died = asyncio.Event()
-
-    async def request(self, request: Request) -> Response:
-        counts = request.method != "GET" and "/events" not in request.path
-        if counts and self.died.is_set():
-            await asyncio.Event().wait()  # until it is buried
-        answer = await self._behind.request(request)
-        if counts:
-            self.died.set()
-        return answer
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
-        return self._behind.stream(request)
-
-    def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AbstractAsyncContextManager[Socket]:
-        return self._behind.socket(request, subprotocols)
-
-    async def close(self) -> None:
-        await self._behind.close()
-
-
-async def deaths_until(cluster: Cluster, standin: KubeVirtStandIn, holds: Callable[[], Awaitable[object]]) -> int:
-    """How many operators died until a fact held."""
-    for died in range(DEATHS_MAX):
-        if not await died_of_a_write(cluster, standin, holds):
-            return died
-    raise AssertionError(f"{DEATHS_MAX} operators died, and it does not hold yet: {await holds()}")
-
-
-async def died_of_a_write(cluster: Cluster, standin: KubeVirtStandIn, holds: Callable[[], Awaitable[object]]) -> bool:
-    """One life, until it wrote something or the fact held."""
-    way = OneWrite(way_to(cluster))
-    life = asyncio.create_task(operator_over(StandInApi(way, standin)).run(asyncio.Event()))
-    try:
-        await until(lambda: is_over(way, life, holds))
-    finally:
-        life.cancel()
-        with suppress(asyncio.CancelledError):
-            await life
-        await way.close()
-    return way.died.is_set()
-
-
-async def is_over(way: OneWrite, life: asyncio.Task[None], holds: Callable[[], Awaitable[object]]) -> object:
-    if life.done():
-        life.result()
-    return True if way.died.is_set() else await holds()
 
 
 async def test_an_operator_that_dies_after_each_write_brings_a_wukong_up_sets_it_back_changes_it_and_takes_it_away(

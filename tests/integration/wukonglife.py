@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import msgspec
 import yaml
 
-from corral.engine import Manager, Metrics, system_clock
+from corral.engine import Clock, Manager, Metrics, system_clock
 from corral.kinds.addresspool.controller import controller as pool_controller
 from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
+from corral.kinds.nodebridge.controller import controller as bridge_controller
 from corral.kinds.nodebridge.spec import NodeBridge
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
 from corral.kinds.wukong.controller import controller
@@ -122,9 +123,9 @@ async def playing(client: Client, namespace: str, guests: Guests | None = None) 
         await client.delete(StorageClass, CLASS, precondition=Precondition())
 
 
-def operator_over(way: Transport) -> Manager:
-    controllers = (controller(), snapshot_controller(), pool_controller())
-    return Manager(Client(way), controllers, clock=system_clock(), metrics=Metrics(), on_synced=lambda: None)
+def operator_over(way: Transport, clock: Clock | None = None) -> Manager:
+    controllers = (controller(), snapshot_controller(), pool_controller(), bridge_controller())
+    return Manager(Client(way), controllers, clock=clock or system_clock(), metrics=Metrics(), on_synced=lambda: None)
 
 
 def way_to(cluster: Cluster) -> Transport:
@@ -163,20 +164,20 @@ async def make_pool(client: Client, namespace: str, name: str) -> None:
 
 
 async def ready_reason(client: Client, namespace: str, reason: str) -> object:
-    return _reason_is((await client.get(Wukong, "vm", namespace)).status.conditions, reason)
+    return reason_is((await client.get(Wukong, "vm", namespace)).status.conditions, reason)
 
 
 async def snapshot_reason(client: Client, namespace: str, name: str, reason: str) -> object:
-    return _reason_is((await client.get(WukongSnapshot, name, namespace)).status.conditions, reason)
+    return reason_is((await client.get(WukongSnapshot, name, namespace)).status.conditions, reason)
 
 
-def _reason_is(conditions: Iterable[Condition], reason: str) -> object:
+def reason_is(conditions: Iterable[Condition], reason: str) -> object:
     found = next((c.reason for c in conditions if c.type == "Ready"), "")
     return True if found == reason else found
 
 
-async def phase_is(client: Client, namespace: str, phase: str) -> object:
-    status = (await client.get(Wukong, "vm", namespace)).status
+async def phase_is(client: Client, namespace: str, phase: str, name: str = "vm") -> object:
+    status = (await client.get(Wukong, name, namespace)).status
     told = {c.type: f"{c.status} {c.reason}: {c.message}" for c in status.conditions}
     return True if (status.phase, told.get("Ready", "")[:4]) == (phase, "True") else (status.phase, told)
 
@@ -232,10 +233,10 @@ async def is_taken(
     return True if (status.phase, status.included_volumes, held) == ("Succeeded", disks, disks) else status
 
 
-async def is_restored(client: Client, namespace: str, snapshot: str) -> object:
-    if (await client.get(Wukong, "vm", namespace)).status.restored_from != snapshot:
-        return f"not restored from {snapshot!r}: {await phase_is(client, namespace, 'Running')}"
-    return await phase_is(client, namespace, "Running")
+async def is_restored(client: Client, namespace: str, snapshot: str, name: str = "vm") -> object:
+    runs = await phase_is(client, namespace, "Running", name)
+    has = (await client.get(Wukong, name, namespace)).status.restored_from
+    return runs if has == snapshot else f"restored from {has!r}, not from {snapshot!r}: {runs}"
 
 
 async def take_snapshot(

@@ -20,6 +20,7 @@ from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim, 
 from corral.kube.models.core_v1 import VolumeResourceRequirements as Wants
 from corral.testing.guests import Contents, Guests
 from corral.testing.guests.launcher import NotPlayed
+from corral.testing.guests.pods import Guest
 from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.kubevirt_standin.subresources import StandInApi
 from corral.testing.kubevirt_standin.webhooks import refusals
@@ -176,12 +177,15 @@ async def released(standin: KubeVirtStandIn, volume: PersistentVolume) -> None:
 
 
 class NoGuests(Guests):
-    async def is_up(self, instance: VirtualMachineInstance) -> bool:
+    async def look(self, instance: VirtualMachineInstance) -> Guest | None:
+        return None
+
+    async def start(self, instance: VirtualMachineInstance) -> None:
         raise NotPlayed(f"{instance.metadata.name} is too much for us")
 
 
 def no_guests(client: Client, contents: Contents) -> Guests:
-    return NoGuests(client, contents, tools=Path("/none"), image="none", lans={}, accelerator="tcg")
+    return NoGuests(client, contents, tools=Path("/none"), image="none", accelerator="tcg")
 
 
 async def test_what_cannot_be_played_is_told_and_does_not_end_the_stand_in(tmp_path: Path) -> None:
@@ -193,5 +197,12 @@ async def test_what_cannot_be_played_is_told_and_does_not_end_the_stand_in(tmp_p
     playing = asyncio.create_task(standin.run())
     await asyncio.sleep(120)
     assert not playing.done()
-    assert standin.troubles == ["NotPlayed: vm is too much for us"]
+    assert standin.troubles == [f"VirtualMachine {NAMESPACE}/vm is not played: vm is too much for us"]
+    machine = await world.machine()
+    (ready,) = [c for c in machine.status.conditions if c.type == "Ready"]
+    assert (machine.status.printable_status, ready.status, ready.message) == (
+        "Starting",
+        "False",
+        "vm is too much for us",
+    )
     playing.cancel()

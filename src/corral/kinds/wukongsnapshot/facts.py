@@ -25,6 +25,8 @@ from corral.kube.meta import Object
 from corral.kube.values import parse_duration
 
 FAILED = "SnapshotFailed"  # the reason of the condition, by which a later pass knows it again
+UNSEEN = "SnapshotUnseen"  # likewise
+LOST_AFTER_S = 10.0  # a kind that a server stops to serve may look empty first
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,16 @@ def needed_kind(asked: WukongSnapshot) -> type[Object]:
 
 def is_over(asked: WukongSnapshot) -> bool:
     return asked.status.phase in ("Succeeded", "Failed")
+
+
+def is_lost(snapshot: Snapshot) -> bool:
+    """Of one that was taken, and whose holder is not there: whether it is not only out of sight for a moment."""
+    asked = snapshot.object
+    seen_last = [
+        c.last_transition_time for c in asked.status.conditions if c.type == "Reconciling" and c.reason == UNSEEN
+    ]
+    ages_s = [(snapshot.now - at).total_seconds() for at in seen_last if at is not None]
+    return asked.status.phase == "Failed" or any(age_s >= LOST_AFTER_S for age_s in ages_s)
 
 
 def is_stalled(asked: WukongSnapshot) -> bool:

@@ -20,12 +20,15 @@ from corral.kinds.wukong.api.snapshots import (
 )
 from corral.kinds.wukongsnapshot.facts import (
     FAILED,
+    LOST_AFTER_S,
+    UNSEEN,
     Progress,
     Snapshot,
     begun_at,
     fails_in_s,
     has_volume,
     is_late,
+    is_lost,
     is_of_disks,
     is_over,
     needed_kind,
@@ -65,6 +68,9 @@ def _there(snapshot: Snapshot) -> list[Object]:
 
 def _begin(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
+    if is_over(asked) and not is_lost(snapshot):
+        message = f"what holds snapshot {asked.metadata.name} is not there; looking again"
+        return Plan(waits=(Wait(reason=UNSEEN, message=message),), again_after_s=LOST_AFTER_S)
     if is_over(asked):
         message = f"what held snapshot {asked.metadata.name} is gone; it cannot be taken again"
         return _wait("SnapshotLost", message, stalled=True)
@@ -151,10 +157,10 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongSnapshotStatus:
     asked, so_far = snapshot.object, progress(snapshot)
     said = verdict(outcome, ready_message="the snapshot is taken")
     if not so_far.begun and is_over(asked):
-        gone = msgspec.structs.replace(asked.status, phase="Failed", error=said.message)
-        return msgspec.structs.replace(
-            gone, conditions=conditions(asked, asked.status.conditions, said, snapshot.now, whole(Progress()))
-        )
+        told = conditions(asked, asked.status.conditions, said, snapshot.now, whole(Progress()))
+        if needed_kind(asked) in snapshot.absent or not is_lost(snapshot):  # it may still be there when it is served
+            return msgspec.structs.replace(asked.status, conditions=told)
+        return msgspec.structs.replace(asked.status, phase="Failed", error=said.message, conditions=told)
     return WukongSnapshotStatus(
         observed_generation=asked.metadata.generation,
         phase=_phase(so_far),

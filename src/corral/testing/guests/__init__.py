@@ -1,8 +1,7 @@
 """Real guests for the stand-in: what a VirtualMachine names is booted by QEMU, in a pod of a local cluster.
 
-    lans = {"br0": Lan("10.1.2.0/24", reaches="10.1.2.3")}
     contents = Contents(folder, debian_disk())
-    guests = Guests(client, contents, tools=qemu_root(), image=IMAGE, lans=lans, accelerator=accelerator())
+    guests = Guests(client, contents, tools=qemu_root(), image=IMAGE, accelerator=accelerator())
     KubeVirtStandIn(client, guests=guests)
 
 The pod plays virt-launcher: it has the claims, Secrets and labels that the machine names, and QEMU in it the disks,
@@ -15,8 +14,7 @@ this machine, so the cluster is one of `corral up`.
 
 from corral.testing.guests.contents import Contents
 from corral.testing.guests.disk import debian_disk, qemu_root
-from corral.testing.guests.launcher import Lan
 from corral.testing.guests.pods import Guests
 from corral.testing.guests.processor import accelerator
 
-__all__ = ["Contents", "Guests", "Lan", "accelerator", "debian_disk", "qemu_root"]
+__all__ = ["Contents", "Guests", "accelerator", "debian_disk", "qemu_root"]

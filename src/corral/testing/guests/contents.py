@@ -27,6 +27,13 @@ class Contents:
         with disk.open("ab") as file:
             file.truncate(max(size_bytes, disk.stat().st_size))
 
+    def has_disk(self, volume: str) -> bool:
+        return (self.path(volume) / "disk.img").is_file()
+
+    def grow(self, volume: str, size_bytes: int) -> None:
+        with (self.path(volume) / "disk.img").open("ab") as file:
+            file.truncate(max(size_bytes, file.tell()))
+
     def keep(self, snapshot: str, volume: str) -> None:
         self.kept(snapshot).parent.mkdir(parents=True, exist_ok=True)
         _copy(self.path(volume) / "disk.img", self.kept(snapshot))

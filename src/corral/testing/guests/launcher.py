@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Interface, ip_interface
 from pathlib import Path
 
-import msgspec
+import yaml
 
 from corral.engine import controller_reference
 from corral.kinds.wukong.api.kubevirt import DiskDevice, InstanceSpec, Interface, VirtualMachineInstance, Volume
@@ -20,9 +21,19 @@ from corral.testing.guests.processor import WORDS, Accelerator
 DISKS, CLOUD_INIT, TOOLS = "/disks", "/cloud-init", "/guest-tools"
 SEED = "/tmp/seed"  # noqa: S108 in the pod
 SEED_DISK = f"{SEED}.iso"
-MONITOR_PORT = 4444
-LAN_SSH_PORT = 2200  # on the pod's loopback, for the first interface; the next ones have the next ports
+MONITOR_PORT, CONSOLE_PORT = 4444, 4445  # on the pod's loopback
+LAN_SSH_PORT = 2200  # likewise, for the first interface; the next ones have the next ports
 CONTAINER = "compute"
+
+# Whoever connects types into it; what the guest says is the pod's log too.
+CONSOLE = {
+    "id": "console",
+    "host": "127.0.0.1",
+    "port": str(CONSOLE_PORT),
+    "server": "on",
+    "wait": "off",
+    "logfile": "/dev/stdout",
+}
 
 # $META_DATA is what KubeVirt adds to the two that it is given; the rest of the words are QEMU's.
 START = f"""
@@ -34,13 +45,6 @@ exec "$@"
 """
 
 
-class Lan(msgspec.Struct, frozen=True):
-    """What is behind a bridge of the nodes: a subnet, and the address in it that ssh is led to."""
-
-    subnet: str
-    reaches: str
-
-
 class NotPlayed(Exception):
     """The instance asks for something that these guests cannot do."""
 
@@ -48,15 +52,16 @@ class NotPlayed(Exception):
 def launcher(
     instance: VirtualMachineInstance,
     attachments: Mapping[str, NetworkAttachmentDefinition],
-    lans: Mapping[str, Lan],
+    addresses: Mapping[str, IPv4Interface],
     *,
     tools: Path,
     image: str,
     accelerator: Accelerator,
 ) -> core.Pod:
+    """`addresses`: the static ones of its interfaces, by their MAC."""
     spec, meta = instance.spec, instance.metadata
     claims = {volume.name: backing_name(volume) for volume in spec.volumes if backing_name(volume)}
-    command = ("/bin/bash", "-c", START, "start", *qemu(spec, attachments, lans, accelerator))
+    command = ("/bin/bash", "-c", START, "start", *qemu(spec, attachments, addresses, accelerator))
     metadata = {"instance-id": f"{meta.name}.{meta.namespace}", "local-hostname": spec.hostname or meta.name}
     return core.Pod(
         metadata=ObjectMeta(
@@ -102,6 +107,16 @@ def pod_name(instance: VirtualMachineInstance) -> str:
     return f"virt-launcher-{instance.metadata.name}-{instance.metadata.uid[:5]}"
 
 
+def static_addresses(network_data: bytes) -> Mapping[str, IPv4Interface]:
+    """By the MAC that the data knows each interface by."""
+    return {
+        entry["match"]["macaddress"]: address
+        for entry in yaml.safe_load(network_data)["ethernets"].values()
+        for address in map(ip_interface, entry.get("addresses", ()))
+        if isinstance(address, IPv4Interface)
+    }
+
+
 def _secrets(spec: InstanceSpec) -> Iterator[core.VolumeProjection]:
     """As KubeVirt reads them: user data from one Secret, network data from the other, under NoCloud's names."""
     for volume in spec.volumes:
@@ -119,7 +134,7 @@ def _secrets(spec: InstanceSpec) -> Iterator[core.VolumeProjection]:
 def qemu(
     spec: InstanceSpec,
     attachments: Mapping[str, NetworkAttachmentDefinition],
-    lans: Mapping[str, Lan],
+    addresses: Mapping[str, IPv4Interface],
     accelerator: Accelerator,
 ) -> tuple[str, ...]:
     """The command line, with QEMU's own idea of each thing that the instance names."""
@@ -129,15 +144,17 @@ def qemu(
     cores = (cpu.cores or 1) * (cpu.sockets or 1) * (cpu.threads or 1)
     volumes = {volume.name: volume for volume in spec.volumes}
     disks = (_disk(disk, volumes[disk.name]) for disk in spec.domain.devices.disks)
-    networks = {network.name: network.multus.network_name for network in spec.networks if network.multus}
-    segments = {name: _lan(attachments[attachment], lans) for name, attachment in networks.items()}
-    nics = (_nic(n, nic, segments.get(nic.name)) for n, nic in enumerate(spec.domain.devices.interfaces))
+    for network in spec.networks:
+        if network.multus is not None:
+            _check_bridge(network.multus.network_name, attachments)
+    nics = (_nic(n, nic, addresses.get(nic.mac_address or "")) for n, nic in enumerate(spec.domain.devices.interfaces))
     return (
         *inside(Path(TOOLS), "/usr/bin/qemu-system-x86_64"),
         *("-L", f"{TOOLS}/usr/share/qemu", "-L", f"{TOOLS}/usr/share/seabios"),
         *("-M", "q35", *WORDS[accelerator], "-smp", str(cores)),
         *("-m", f"{int(parse_quantity(memory.guest)) >> 20}M"),
-        *("-nodefaults", "-display", "none", "-serial", "file:/dev/stdout"),
+        *("-nodefaults", "-display", "none"),
+        *("-chardev", _options("socket", CONSOLE), "-serial", "chardev:console"),
         *("-monitor", f"tcp:127.0.0.1:{MONITOR_PORT},server,nowait"),
         *(word for words in (*disks, *nics) for word in words),
     )
@@ -159,21 +176,27 @@ def _disk(device: DiskDevice, volume: Volume) -> tuple[str, ...]:
     return ("-drive", _options("", drive), "-device", _options("virtio-blk-pci", options))
 
 
-def _lan(attachment: NetworkAttachmentDefinition, lans: Mapping[str, Lan]) -> Lan:
-    bridge = json.loads(attachment.spec.config).get("bridge")
-    if bridge not in lans:
-        raise NotPlayed(f"network {attachment.metadata.name}: no node has a bridge {bridge}; there are {sorted(lans)}")
-    return lans[bridge]
+def _check_bridge(name: str, attachments: Mapping[str, NetworkAttachmentDefinition]) -> None:
+    """Multus would find it, and in it the bridge of the node."""
+    if name not in attachments:
+        raise NotPlayed(f"network {name}: there is no NetworkAttachmentDefinition of that name")
+    if not json.loads(attachments[name].spec.config).get("bridge"):
+        raise NotPlayed(f"network {name}: only bridges are played")
 
 
-def _nic(number: int, nic: Interface, lan: Lan | None) -> tuple[str, ...]:
-    """The pod's network is QEMU's own, with the guest's port 22 at the pod's; a bridge is a subnet with no way out."""
+def _nic(number: int, nic: Interface, address: IPv4Interface | None) -> tuple[str, ...]:
+    """The pod's network is QEMU's own, with the guest's port 22 at the pod's.
+
+    A bridge is a subnet with nobody else in it and no way out; a static address in it is reached from the pod alone.
+    """
     net = {"id": f"net{number}"}
     if nic.masquerade is not None:
         net |= {"hostfwd": "tcp::22-:22"}
-    elif nic.bridge is not None and lan is not None:
-        forward = f"tcp:127.0.0.1:{LAN_SSH_PORT + number}-{lan.reaches}:22"
-        net |= {"net": lan.subnet, "restrict": "on", "hostfwd": forward}
+    elif nic.bridge is not None:
+        net |= {"restrict": "on"}
+        if address is not None:
+            forward = f"tcp:127.0.0.1:{LAN_SSH_PORT + number}-{address.ip}:22"
+            net |= {"net": str(address.network), "hostfwd": forward}
     else:
         raise NotPlayed(f"interface {nic.name}: only masquerade and bridge are played")
     device = {"netdev": f"net{number}", "mac": nic.mac_address or "", "romfile": ""}

@@ -17,7 +17,8 @@ from corral.kinds.wukong.api.kubevirt import (
 from corral.kinds.wukong.machine import backing_name
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
-from corral.testing.guests.pods import Guests
+from corral.testing.guests.launcher import NotPlayed
+from corral.testing.guests.pods import Guest, Guests
 from corral.testing.kubevirt_standin.access import Access, made_at
 from corral.testing.kubevirt_standin.plugging import as_patch, needs_restart, plugged, type_marks
 
@@ -26,6 +27,7 @@ NODES = ("node-a", "node-b")
 NEXT_PHASE = {"": "Pending", "Pending": "Scheduling", "Scheduling": "Scheduled", "Scheduled": "Running"}
 STARTS_BY_ITSELF = frozenset({"Always", "RerunOnFailure", "Once"})
 OVER = frozenset({"Succeeded", "Failed"})  # phases of an instance whose guest has ended
+STAYS = "guests of the stand-in stay where they are"
 
 Where = tuple[str, str]
 
@@ -44,6 +46,7 @@ class Machines:
         self.failing_moves: dict[str, str] = {}  # machine -> why a migration of it fails
         self.soft_reboots: list[str] = []
         self.freezes: list[str] = []
+        self.unplayed: dict[Where, str] = {}  # instances whose guest cannot be played -> why
 
     async def step(self, machines: tuple[VirtualMachine, ...]) -> frozenset[Where]:
         """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
@@ -91,6 +94,7 @@ class Machines:
         if instance is not None:
             await self._access.delete(instance)
         else:
+            self.unplayed.pop(_where(machine), None)
             left = [name for name in machine.metadata.finalizers if name != FINALIZER]
             await self._access.patch(machine, {"metadata": {"finalizers": left}})
 
@@ -99,8 +103,8 @@ class Machines:
     ) -> Mapping[str, Any]:
         printable = self._printable(machine, instance, waits_for_volumes=waits_for_volumes)
         ready = printable in ("Running", "Migrating")
-        conditions = [_condition("Ready", ready)]
-        if instance is not None and needs_restart(machine.spec, instance):
+        conditions = [_condition("Ready", ready, self.unplayed.get(_where(machine), ""))]
+        if instance is not None and needs_restart(machine.spec, instance, plugs=self._guests is None):
             message = "a non-live-updatable field was changed in the template spec"
             conditions.append({**_condition("RestartRequired", True, message), "reason": "RestartRequired"})
         return {"printableStatus": printable, "ready": ready, "created": instance is not None, "conditions": conditions}
@@ -128,41 +132,59 @@ class Machines:
     async def _tell(self, machine: VirtualMachine, status: Mapping[str, Any]) -> None:
         before = msgspec.to_builtins(machine.status)
         same = all(before.get(name, _default(name)) == value for name, value in status.items() if name != "conditions")
-        kinds = {entry["type"] for entry in status["conditions"]} == {c.type for c in machine.status.conditions}
-        if not same or not kinds:
+        told = {c.type: c.message for c in machine.status.conditions}
+        if not same or told != {entry["type"]: entry["message"] for entry in status["conditions"]}:
             await self._access.set_status(machine, status)
 
     async def _instance(self, instance: VirtualMachineInstance, template: InstanceSpec | None) -> None:
         if instance.metadata.deletion_timestamp is not None or instance.metadata.name in self.unschedulable:
             return
-        phase = instance.status.phase
-        if phase in NEXT_PHASE and (phase != "Scheduled" or await self._has_guest(instance)):
-            await self._advance(instance, NEXT_PHASE[phase])
+        phase, guest = instance.status.phase, await self._guest(instance)
+        if phase in ("Scheduled", "Running") and guest.phase in OVER:
+            await self._access.set_status(instance, {"phase": guest.phase}, subresource=False)
+        elif phase in NEXT_PHASE and _can_advance(phase, guest):
+            await self._advance(instance, NEXT_PHASE[phase], guest)
         elif phase == "Running" and instance.metadata.name in self.ending:
             self.started.discard(instance.metadata.name)
             await self._access.set_status(
                 instance, {"phase": self.ending.pop(instance.metadata.name)}, subresource=False
             )
         elif phase == "Running":
-            await self._follow(instance, template or instance.spec)
+            await self._follow(instance, template or instance.spec, guest)
 
-    async def _has_guest(self, instance: VirtualMachineInstance) -> bool:
-        return self._guests is None or await self._guests.is_up(instance)
+    async def _guest(self, instance: VirtualMachineInstance) -> Guest:
+        """What a pod says of it, which is made now if there is none. Where there are no guests, all is well."""
+        if self._guests is None:
+            return Guest(phase="Running", node=NODES[0])
+        if instance.status.phase not in ("Scheduling", "Scheduled", "Running"):
+            return Guest(phase="Pending")
+        found = await self._guests.look(instance)
+        if found is not None or instance.status.phase != "Scheduling":
+            return found or Guest(phase="Failed")
+        try:
+            await self._guests.start(instance)
+            self.unplayed.pop(_where(instance), None)
+        except NotPlayed as why:
+            self.unplayed[_where(instance)] = str(why)
+        return Guest(phase="Pending")
 
-    async def _advance(self, instance: VirtualMachineInstance, phase: str) -> None:
+    async def _advance(self, instance: VirtualMachineInstance, phase: str, guest: Guest) -> None:
         status: dict[str, Any] = {"phase": phase}
         if phase == "Scheduled":
-            status["nodeName"] = NODES[0]  # its pod has one by then
+            status["nodeName"] = guest.node  # its pod has one by then
         elif phase == "Running":
-            status |= self._running(instance, instance.spec)
-            if instance.metadata.name not in self.agentless:
+            status |= self._running(instance, instance.spec, guest)
+            if not self.is_agentless(instance.metadata.name):
                 status["guestOSInfo"] = {"prettyName": "Debian GNU/Linux 13 (trixie)"}
         await self._access.set_status(instance, status, subresource=False)
 
-    async def _follow(self, instance: VirtualMachineInstance, template: InstanceSpec) -> None:
-        """What can be plugged is plugged; what a person did to the guest is told."""
-        wanted = plugged(template, instance.spec)
-        status = self._running(instance, wanted)
+    def is_agentless(self, name: str) -> bool:
+        return self._guests is not None or name in self.agentless
+
+    async def _follow(self, instance: VirtualMachineInstance, template: InstanceSpec, guest: Guest) -> None:
+        """What can be plugged is plugged, but into no real guest; what a person did to the guest is told."""
+        wanted = plugged(template, instance.spec) if self._guests is None else instance.spec
+        status = self._running(instance, wanted, guest)
         told = {c.type: (c.status, c.message) for c in instance.status.conditions}
         same = told == {c["type"]: (c["status"], c["message"]) for c in status["conditions"]}
         if wanted != instance.spec:
@@ -170,19 +192,27 @@ class Machines:
         elif not same:
             await self._access.set_status(instance, status, subresource=False)
 
-    def _running(self, instance: VirtualMachineInstance, spec: InstanceSpec) -> Mapping[str, Any]:
+    def _running(self, instance: VirtualMachineInstance, spec: InstanceSpec, guest: Guest) -> Mapping[str, Any]:
         name = instance.metadata.name
-        why = self.immovable.get(name, "")
+        why = self.immovable.get(name, "") if self._guests is None else STAYS
         conditions = [_condition("Ready", name not in self.paused), _condition("LiveMigratable", not why, why)]
-        if name not in self.agentless:
+        if not self.is_agentless(name):
             conditions.append(_condition("AgentConnected", True))
         if name in self.paused:
             conditions.append(_condition("Paused", True, "VMI was paused by user"))
         return {
-            "interfaces": [_reported(i, n) for n, i in enumerate(spec.domain.devices.interfaces)],
+            "interfaces": [self._reported(i, n, guest) for n, i in enumerate(spec.domain.devices.interfaces)],
             "volumeStatus": [{"name": v.name, "target": f"vd{chr(97 + n)}"} for n, v in enumerate(spec.volumes)],
             "conditions": conditions,
         }
+
+    def _reported(self, interface: Interface, number: int, guest: Guest) -> Mapping[str, Any]:
+        """Without an agent KubeVirt knows only the address that it gave itself: that of the pod."""
+        known = {"name": interface.name, "mac": interface.mac_address}
+        if self._guests is not None:
+            return {**known, "infoSource": "domain", **({"ipAddress": guest.address} if interface.masquerade else {})}
+        told = {"ipAddress": f"10.0.{number}.5", "interfaceName": f"enp{number + 1}s0"}
+        return {**known, **told, "infoSource": "domain, guest-agent"}
 
     async def _migration(
         self, migration: VirtualMachineInstanceMigration, instances: Mapping[Where, VirtualMachineInstance]
@@ -192,7 +222,8 @@ class Machines:
         if instance is None or phase in ("Succeeded", "Failed"):
             return
         where = migration.spec.added_node_selector
-        here, why = instance.status.node_name, self.failing_moves.get(instance.metadata.name, "")
+        here = instance.status.node_name
+        why = self.failing_moves.get(instance.metadata.name, "") if self._guests is None else STAYS
         other = next((node for node in NODES if node != here and where.items() <= _labels(node).items()), None)
         if other is None:
             if phase != "Scheduling":
@@ -214,6 +245,16 @@ class Machines:
             done = {"nodeName": other, "migrationState": {"completed": True}}
             await self._access.set_status(instance, done, subresource=False)
             await self._access.set_status(migration, {"phase": "Succeeded"})
+
+
+def _can_advance(phase: str, guest: Guest) -> bool:
+    match phase:
+        case "Scheduling":
+            return bool(guest.node)
+        case "Scheduled":
+            return guest.phase == "Running"
+        case _:
+            return True
 
 
 def _labels(node: str) -> Mapping[str, str]:
@@ -248,13 +289,3 @@ def _instance_of(machine: VirtualMachine) -> VirtualMachineInstance:
         ),
         spec=machine.spec.template.spec,
     )
-
-
-def _reported(interface: Interface, number: int) -> Mapping[str, Any]:
-    return {
-        "name": interface.name,
-        "mac": interface.mac_address,
-        "ipAddress": f"10.0.{number}.5",
-        "interfaceName": f"enp{number + 1}s0",
-        "infoSource": "domain, guest-agent",
-    }

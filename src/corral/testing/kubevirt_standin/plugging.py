@@ -82,11 +82,12 @@ def type_marks(machine: VirtualMachineSpec) -> Mapping[str, str]:
     }
 
 
-def needs_restart(machine: VirtualMachineSpec, instance: VirtualMachineInstance) -> bool:
-    """Whether something is left that cannot change under a guest that runs."""
+def needs_restart(machine: VirtualMachineSpec, instance: VirtualMachineInstance, *, plugs: bool = True) -> bool:
+    """Whether something is left that cannot change under a guest that runs. `plugs`: what can be plugged can."""
     template, running = machine.template.spec, instance.spec
     has = {name: value for name, value in instance.metadata.annotations.items() if name.endswith(TYPE_MARKS)}
-    return has != type_marks(machine) or _compared(template) != _compared(plugged(template, running))
+    reached = plugged(template, running) if plugs else running
+    return has != type_marks(machine) or _compared(template) != _compared(reached)
 
 
 def _compared(spec: InstanceSpec) -> tuple[object, ...]:

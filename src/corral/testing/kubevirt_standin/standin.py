@@ -1,7 +1,7 @@
 """The loop: look at everything, take each thing one step further, rest, look again."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -27,7 +27,9 @@ class KubeVirtStandIn:
 
     `csi`: claims that wait for their consumer are told as CDI tells them for CSI (PendingPopulation).
     `real_binding`: the cluster binds claims to volumes itself; only the volumes are made here, if it `provisions`.
-    `guests`: machines run for real, and disks have contents. `access`: how it reads and writes, if not by lists.
+    `of_class`: of claims, only those of this storage class are taken care of. `guests`: machines run for real, and
+    disks have contents. `access`: how it reads and writes, if not by lists. `tell`: who is told of `refused` and
+    `troubles`, each once.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class KubeVirtStandIn:
         real_binding: bool = False,
         provisions: bool = True,
         csi: bool = False,
+        of_class: str = "",
         guests: Guests | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.access = access or Access(client, namespace)
         self.pace_s = pace_s
@@ -49,8 +53,11 @@ class KubeVirtStandIn:
             real_binding=real_binding,
             provisions=provisions,
             csi=csi,
-            contents=guests.contents if guests else None,
+            of_class=of_class,
+            guests=guests,
         )
+        self.guests = guests
+        self._tell = tell
         self.machines = Machines(self.access, guests)
         self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)
         self.refused: set[str] = set()
@@ -78,6 +85,7 @@ class KubeVirtStandIn:
     def _trouble(self, told: str) -> None:
         if told not in self.troubles:
             self.troubles.append(told)
+            self._tell(told)
 
     async def step(self) -> None:
         await self.step_machines()
@@ -88,6 +96,8 @@ class KubeVirtStandIn:
         machines = await self.access.all(VirtualMachine)
         self._admit(machines)
         self._consumed = await self.machines.step(machines)
+        for (namespace, name), why in self.machines.unplayed.items():
+            self._trouble(f"VirtualMachine {namespace}/{name} is not played: {why}")
 
     async def step_volumes(self) -> None:
         data_volumes = await self.access.all(DataVolume)
@@ -100,4 +110,6 @@ class KubeVirtStandIn:
             written = (obj.metadata.uid, obj.metadata.generation)
             if written not in self._admitted:
                 self._admitted.add(written)
-                self.refused |= set(refusals(obj))
+                for told in set(refusals(obj)) - self.refused:
+                    self.refused.add(told)
+                    self._tell(f"KubeVirt or CDI would refuse {told}")

@@ -16,6 +16,7 @@ import msgspec
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.power import BY_HAND, SUBRESOURCES
 from corral.kube.codec import error_of
+from corral.kube.execution import RunningCommand
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.standin import KubeVirtStandIn
@@ -31,6 +32,7 @@ class StandInApi:
         self._behind = behind
         self._access: Access = standin.access
         self._machines = standin.machines
+        self._guests = standin.guests
         self.runs = True
 
     async def request(self, request: Request) -> Response:
@@ -51,17 +53,22 @@ class StandInApi:
     async def socket(self, request: Request, subprotocols: tuple[str, ...]) -> AsyncIterator[Socket]:
         namespace, _kind, name, action = request.path.removeprefix(ROOT).split("/")
         assert action == "console"
-        if await self._access.find(VirtualMachineInstance, name, namespace) is None:
+        instance = await self._access.find(VirtualMachineInstance, name, namespace)
+        if instance is None:
             refused = _refusal(404, "NotFound", f"virtualmachineinstance {name} not found")
             raise error_of(request.subject, refused.status, refused.headers, refused.body)
-        yield EchoConsole(subprotocols[0])
+        if self._guests is None:
+            yield EchoConsole(subprotocols[0])
+            return
+        async with self._guests.console(instance) as command:
+            yield SerialConsole(subprotocols[0], command)
 
     async def close(self) -> None:
         await self._behind.close()
 
     def _told(self, name: str, what: str) -> Response:
         assert what == "filesystemlist", what
-        if name in self._machines.agentless:
+        if self._machines.is_agentless(name):
             return _refusal(409, "Conflict", "VMI does not have guest agent connected")
         body = {"items": self._machines.file_systems.get(name, [])}
         return Response(status=200, headers={}, body=msgspec.json.encode(body))
@@ -83,15 +90,19 @@ class StandInApi:
                     await self._access.delete(instance)
             case "restart" if instance is not None and strategy != "Halted":
                 await self._access.delete(instance)
-            case "pause":
+            case "pause" if instance is not None:
                 self._machines.paused.add(name)
-            case "unpause":
+                if self._guests is not None:
+                    await self._guests.hold(instance)
+            case "unpause" if instance is not None:
                 self._machines.paused.discard(name)
-            case "freeze" | "unfreeze" if instance is not None and name not in self._machines.agentless:
+                if self._guests is not None:
+                    await self._guests.release(instance)
+            case "freeze" | "unfreeze" if instance is not None and not self._machines.is_agentless(name):
                 self._machines.freezes.append(action)
                 status = {"fsFreezeStatus": "frozen" if action == "freeze" else ""}
                 await self._access.set_status(instance, status, subresource=False)
-            case "softreboot" if name not in self._machines.agentless:
+            case "softreboot" if not self._machines.is_agentless(name):
                 self._machines.soft_reboots.append(name)
             case _:
                 return _refusal(409, "Conflict", f"{strategy} does not support manual {action} requests")
@@ -111,6 +122,22 @@ class EchoConsole:
 
     async def receive(self) -> bytes | None:
         return await self._said.get()
+
+
+class SerialConsole:
+    """Of a real guest, by a program in its pod that is joined to it."""
+
+    def __init__(self, subprotocol: str, command: RunningCommand) -> None:
+        self.subprotocol = subprotocol
+        self._command = command
+        self._output = command.output()
+
+    async def send(self, message: bytes) -> None:
+        await self._command.write(message)
+
+    async def receive(self) -> bytes | None:
+        said = await anext(self._output, None)
+        return said.data if said is not None else None
 
 
 def _refusal(status: int, reason: str, message: str) -> Response:

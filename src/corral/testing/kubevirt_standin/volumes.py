@@ -20,6 +20,7 @@ from corral.kube.models.core_v1 import (
 from corral.kube.models.storage_v1 import StorageClass
 from corral.kube.values import parse_quantity
 from corral.testing.guests.contents import Contents
+from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access
 
 IMPORT_PHASES = ("ImportScheduled", "ImportInProgress")
@@ -28,7 +29,10 @@ PROGRESS = ("0.00%", "48.20%", "100.0%")
 
 
 class Volumes:
-    """`real_binding`: a real volume controller runs and binds claims to the volumes that are made here."""
+    """`real_binding`: a real volume controller runs and binds claims to the volumes that are made here.
+
+    `of_class`: claims of other storage classes are left to the cluster. Empty: all of them are bound here.
+    """
 
     def __init__(
         self,
@@ -37,11 +41,13 @@ class Volumes:
         real_binding: bool,
         provisions: bool = True,
         csi: bool = False,
-        contents: Contents | None = None,
+        of_class: str = "",
+        guests: Guests | None = None,
     ) -> None:
         self._provisions = provisions
         self._access = access
-        self._contents = contents
+        self._of_class = of_class
+        self._guests = guests
         self._real_binding = real_binding
         self._waiting_phase = "PendingPopulation" if csi else "WaitForFirstConsumer"
         self.being_restored: set[tuple[str, str]] = set()  # claims that KubeVirt has in its hands
@@ -63,7 +69,7 @@ class Volumes:
                 await self._fill(volume, claims.get(where), classes, is_consumed=where in consumed)
 
         async def bind(claim: PersistentVolumeClaim) -> None:
-            if claim.metadata.deletion_timestamp is None:
+            if claim.metadata.deletion_timestamp is None and self._of_class in ("", claim.spec.storage_class_name):
                 waits = _waits_for_consumer(claim, classes) and _where(claim) not in consumed
                 await self._bind(claim, filled.get(_where(claim)), volumes, waits=waits)
 
@@ -134,6 +140,8 @@ class Volumes:
         asked = claim.spec.resources.requests.get("storage", "1Gi")
         has = claim.status.capacity.get("storage", "0")
         if claim.status.phase == "Bound" and parse_quantity(asked) > parse_quantity(has):
+            if self._guests is not None:
+                await self._guests.grow(claim, int(parse_quantity(asked)))
             await self._access.set_status(claim, {"capacity": {"storage": asked}})
         elif claim.status.phase in ("", "Pending") and not waits:
             name = _volume_name(claim.metadata.uid)
@@ -151,14 +159,14 @@ class Volumes:
 
     async def _reclaim(self, volume: PersistentVolume) -> None:
         await self._access.delete(volume)
-        if self._contents is not None:
-            await asyncio.to_thread(self._contents.remove, volume.metadata.name)
+        if self._guests is not None:
+            await asyncio.to_thread(self._guests.contents.remove, volume.metadata.name)
 
     async def _placed(self, claim: PersistentVolumeClaim, filled: DataVolume | None, volume: str) -> Path:
         """Where a new volume is, with its content."""
-        contents = self._contents
-        if contents is None:
+        if self._guests is None:
             return Path("/nonexistent", volume)
+        contents = self._guests.contents
         size = int(parse_quantity(claim.spec.resources.requests.get("storage", "1Gi")))
         source = _content_of(claim, filled, contents)
         await asyncio.to_thread(contents.make, volume, size, source)

@@ -147,6 +147,17 @@ async def test_a_snapshot_that_someone_deleted_is_told_as_lost_and_not_taken_aga
     assert await world.told("Ready") == ("False", "SnapshotLost")
 
 
+async def test_a_snapshot_that_is_not_seen_for_a_moment_is_not_told_as_lost() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take()
+    await world.delete(VirtualMachineSnapshot, "friday")
+    await asyncio.sleep(5)
+
+    assert (await world.status()).phase == "Succeeded"
+    assert await world.told("Reconciling") == ("True", "SnapshotUnseen")
+
+
 async def test_a_deleted_snapshot_takes_kubevirts_along() -> None:
     world = SnapshotWorld()
     await world.open()
