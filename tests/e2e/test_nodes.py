@@ -19,6 +19,7 @@ pytestmark = pytest.mark.cluster
 
 RUNNING = "until squeue -h -t RUNNING | grep -q {}; do sleep 0.2; done"
 UNTIL_TOLD = "until test -e /tmp/enough; do sleep 0.5; done"
+OTHER_WORDS = 'dust: 2 "ä" \\ 1'
 LONGER_THAN_A_POD_TAKES_S = 10.0
 WINDOW_OPENS_IN = timedelta(seconds=15)
 NOWHERE = "corral/slurm:there-is-no-such-image"
@@ -113,6 +114,12 @@ def workers(lab: Lab) -> set[str]:
     return {name.partition("/")[2] for name in found}
 
 
+def why_drained(lab: Lab, worker: str) -> str:
+    """With who said so to Slurm, and when."""
+    found = re.search(r"Reason=(.*)", lab.on_controller("scontrol", "show", "node", worker))
+    return found.group(1) if found else ""
+
+
 def made_at(lab: Lab) -> list[datetime]:
     found = json.loads(lab.kubectl("get", "pod", "-l", "slurm.corral.dev/nodeset=worker", "-o", "json"))["items"]
     return [datetime.fromisoformat(one["metadata"]["creationTimestamp"]) for one in found]
@@ -135,6 +142,11 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     try:
         refused = corral(lab, "drain", machine, "--reason", "new fan", "--timeout", "1s")
         assert (refused.returncode, "waiting for" in refused.stderr) == (1, True), refused.stderr
+        lab.until("Slurm knows why", lambda: amiss("new fan (by " in why_drained(lab, "worker-2"), True))
+        assert corral(lab, "drain", machine, "--reason", OTHER_WORDS, "--no-wait").returncode == 0
+        told = f"is cordoned: {OTHER_WORDS} (by "
+        lab.until("and that there is another reason", lambda: amiss(told in why_drained(lab, "worker-2"), True))
+        since = why_drained(lab, "worker-2")
         evicted = lab.cluster.try_kubectl(
             "-n",
             lab.namespace,
@@ -148,10 +160,7 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
         )
         assert evicted.returncode != 0
         assert "disruption budget" in evicted.stderr, evicted.stderr
-        lab.until(
-            "Slurm knows why the busy worker takes no job",
-            lambda: "new fan" not in lab.on_controller("sinfo", "-h", "-n", "worker-2", "-O", "Reason:99"),
-        )
+        assert why_drained(lab, "worker-2") == since  # it is not written again and again
         lab.kubectl("exec", "worker-2", "-c", "slurmd", "--", "touch", "/tmp/enough")
         lab.until("its job has ended", lambda: states(lab) != ["COMPLETED"])
         lab.until("no worker is left there", lambda: corral(lab, "drain", machine, "--reason", "x").returncode)
@@ -179,9 +188,11 @@ def test_eviction_cordon_and_rollout_let_jobs_end(lab: Lab) -> None:
     lab.until("the job that ran meanwhile has ended", lambda: states(lab) != ["COMPLETED"] * 2)
 
     one_worker_a_machine_and_back(lab, machine)
+    before = pods_that_do_not_end(lab)
     a_pod_that_somebody_deletes_ends_after_its_job(lab)
     a_record_follows_its_worker(lab)
     volumes_and_pins(lab, machine)
+    pods_that_did_not_end_were_told(lab, before)
     deletion_waits_for_queued_jobs(lab)
 
 
@@ -225,34 +236,112 @@ def one_worker_a_machine_and_back(lab: Lab, machine: str) -> None:
 
 
 def a_record_follows_its_worker(lab: Lab) -> None:
-    """slurmctld would keep the CPUs that a node registered with first."""
+    """slurmctld would keep the CPUs that a node registered with first, and what it set aside."""
     limits = {"limits": {"cpu": "2", "memory": "640Mi"}}
-    change(lab, {"update": {"strategy": "OnDelete"}, "slurmd": {"resources": limits}})
+    aside = "Weight=7 MemSpecLimit=64"
+    change(lab, {"update": {"strategy": "OnDelete"}, "slurmd": {"resources": limits}, "extraConf": aside})
     lab.until("that is known", lambda: "OnDelete" not in " ".join(one["message"] for one in said(lab)))
     lab.kubectl("delete", "pod", "worker-0")
-    lab.until(
-        "it registered with its new CPUs",
-        lambda: amiss("CPUTot=2" in lab.on_controller("scontrol", "show", "node", "worker-0"), True),
-    )
+
+    def registered() -> list[bool]:
+        words = lab.on_controller("scontrol", "show", "node", "worker-0").split()
+        return [word in words for word in ("CPUTot=2", "MemSpecLimit=64")]
+
+    lab.until("it registered with its new CPUs", lambda: amiss(registered(), [True, True]))
+
+
+def uid(lab: Lab, pod: str) -> str:
+    return lab.kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}", "--ignore-not-found")
+
+
+def steps_on(lab: Lab, worker: str) -> list[str]:
+    said = lab.kubectl("exec", worker, "-c", "slurmd", "--", "/usr/libexec/corral/slurmd-steps")
+    found: list[str] = json.loads(said)["steps"]
+    return found
 
 
 def a_pod_that_somebody_deletes_ends_after_its_job(lab: Lab) -> None:
-    """Kubernetes itself has no way to take a deletion back: the pod waits, and gets no more jobs meanwhile."""
-    uid = ("get", "pod", "worker-0", "-o", "jsonpath={.metadata.uid}")
+    """Kubernetes itself has no way to take a deletion back: the pod waits, and gets no more jobs meanwhile.
+
+    The job is on two nodes, and runs a step on the second only at its beginning and its end.
+    """
     lab.until("all workers are there", lambda: not_settled(lab))
-    number = lab.on_controller("sbatch", "--parsable", "-w", "worker-0", "--output=/dev/null", "--wrap", UNTIL_TOLD)
-    lab.on_controller("sh", "-c", RUNNING.format("worker-0"))
-    before = lab.kubectl(*uid)
-    lab.kubectl("delete", "pod", "worker-0", "--wait=false")
-    state = ("sinfo", "-h", "-n", "worker-0", "-O", "StateLong:20")
-    lab.until("it gets no more jobs", lambda: amiss(lab.on_controller(*state).strip(), "draining"))
+    script = f"srun true; {UNTIL_TOLD}; srun true"
+    job = ("sbatch", "--parsable", "-N2", "-w", "worker-[0-1]", "--output=/dev/null", "--wrap", script)
+    number = lab.on_controller(*job).strip()
+    first = ("sacct", "-n", "-j", f"{number}.0", "-o", "State")
+    lab.until("its first step has ended", lambda: amiss(lab.on_controller(*first).split(), ["COMPLETED"]))
+    pair = ("worker-0", "worker-1")
+    batch = [[], [f"{number}.batch"]]
+    lab.until("one runs no step", lambda: amiss(sorted(steps_on(lab, one) for one in pair), batch))
+    before = {one: uid(lab, one) for one in pair}
+    holder = next(one for one in pair if steps_on(lab, one))
+    lab.kubectl("delete", "pod", *pair, "--wait=false")
+    states = ("sinfo", "-h", "-N", "-p", "all", "-n", "worker-[0-1]", "-O", "StateLong:20")
+    lab.until("they get no more jobs", lambda: amiss(lab.on_controller(*states).split(), ["draining"] * 2))
     time.sleep(LONGER_THAN_A_POD_TAKES_S)
-    assert lab.kubectl(*uid) == before
-    lab.kubectl("exec", "worker-0", "-c", "slurmd", "--", "touch", "/tmp/enough")
-    lab.until("there is another in its place", lambda: amiss(lab.kubectl(*uid, "--ignore-not-found") == before, False))
-    lab.until("which takes jobs", lambda: not_settled(lab))
-    ended = lab.on_controller("sacct", "-X", "-D", "-n", "-j", number.strip(), "-o", "State").split()
-    assert ended == ["COMPLETED"], ended
+    assert {one: uid(lab, one) for one in pair} == before
+    lab.kubectl("exec", holder, "-c", "slurmd", "--", "touch", "/tmp/enough")
+    lab.until("there are others in their place", lambda: [one for one in pair if uid(lab, one) in ("", before[one])])
+    lab.until("which take jobs", lambda: not_settled(lab))
+    recorded = lab.on_controller("sacct", "-X", "-D", "-n", "-j", number, "-o", "State").split()
+    assert recorded == ["COMPLETED"], recorded
+
+
+EVENTS = 'jsonpath={range .items[*]}{.reason} {.note}{"\\n"}{end}'
+DEAF = """
+apiVersion: slurm.corral.dev/v1alpha1
+kind: NodeSet
+metadata: {name: deaf}
+spec:
+  controllerRef: {name: demo}
+  replicas: 2
+  forceDrainAfterSeconds: 60
+  slurmd:
+    resources: {limits: {cpu: "1", memory: 256Mi}, requests: {cpu: 20m, memory: 32Mi}}
+  template:
+    spec:
+      containers:
+        - name: deaf
+          image: corral/slurm:26.05
+          command: [sh, -c, "trap '' TERM; until test -e /tmp/hears; do sleep 0.5; done"]
+"""
+
+
+def pods_that_do_not_end(lab: Lab) -> dict[str, str]:
+    """A container of theirs does not hear its TERM; and one has a job that outlasts what people allow."""
+    lab.kubectl("apply", "-f", "-", stdin=DEAF)
+    lab.wait("nodeset/deaf")
+    lab.on_controller("sbatch", "-p", "all", "-w", "deaf-1", "--no-requeue", "-o", "/dev/null", "--wrap", "sleep 9000")
+    lab.on_controller("sh", "-c", RUNNING.format("deaf-1"))
+    before = {pod: uid(lab, pod) for pod in ("deaf-0", "deaf-1")}
+    lab.kubectl("delete", "pod", *before, "--wait=false")
+    return before
+
+
+def pods_that_did_not_end_were_told(lab: Lab, before: dict[str, str]) -> None:
+    """Kubelet waits for a deaf container as long as it was told first, whoever tells it what later."""
+    lab.until("their slurmds have ended", lambda: [one for one in before if not has_no_slurmd(lab, one)])
+    lab.until("people are told", lambda: [one for one in before if f"pod of {one} was deleted, its" not in deaf(lab)])
+    told = lab.kubectl("get", "events.events.k8s.io", "-o", EVENTS).splitlines()
+    assert any(line.startswith("JobsToBeKilled") for line in told), told  # those in the same words are one series
+    assert len([line for line in told if line.startswith("JobsKilled")]) == 1, told
+    assert all("running job: " in line for line in told if line.startswith("Jobs")), told
+    for worker in before:
+        lab.kubectl("exec", worker, "-c", "deaf", "--", "touch", "/tmp/hears")
+    lab.until("others are in their place", lambda: [one for one, was in before.items() if uid(lab, one) in ("", was)])
+    lab.wait("nodeset/deaf")
+    lab.kubectl("delete", "nodeset", "deaf")  # Corral itself gives them little time
+
+
+def has_no_slurmd(lab: Lab, worker: str) -> bool:
+    done = lab.cluster.try_kubectl("-n", lab.namespace, "exec", worker, "-c", "slurmd", "--", "true")
+    return done.returncode != 0 and "container not found" in done.stderr
+
+
+def deaf(lab: Lab) -> str:
+    conditions = json.loads(lab.kubectl("get", "nodeset", "deaf", "-o", "json"))["status"]["conditions"]
+    return " ".join(one["message"] for one in conditions)
 
 
 VOLUMES = """

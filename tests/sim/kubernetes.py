@@ -26,6 +26,7 @@ from tests.sim.taints import (
     TaintManager,
     keeps_out,
 )
+from tests.sim.volumes import Volumes
 
 NOT_READY_AFTER_S = 40.0  # the node controller's patience
 
@@ -88,6 +89,7 @@ class Kubernetes:
             grace=lambda pod, asked: pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked,
             prepare=lambda pod: tolerating_for(prepared_pod(pod), tolerated_s),
         )
+        self._volumes = Volumes(server)
         server.storage.listen(self._saw)
         for number in range(machines):
             self.add_machine(f"machine-{number}")
@@ -204,6 +206,7 @@ class Kubernetes:
         for pod in self._server.all_of(Pod):
             self._look_after(pod)
         self._disruption.tick()
+        self._volumes.tick()
 
     def _watch_machine(self, machine: Machine, now_s: float) -> None:
         if machine.heard or not machine.ready or now_s - machine.lost_s < NOT_READY_AFTER_S:
@@ -238,7 +241,7 @@ class Kubernetes:
         if bound := bound_to(pod):
             open_to = [name for name in open_to if name in bound]
         open_to = [name for name in open_to if name in self.machines and self.machines[name].ready]
-        if open_to:
+        if open_to and self._volumes.are_there_for(pod):
             self._server.bind(pod, self._chance.choice(open_to))
 
     # --- what the server was told

@@ -22,16 +22,19 @@ from corral.kinds.nodeset.registering import WRONG_AFTER_S
 from corral.testing.apiserver import NONE, ROUGH
 from corral.testing.apiserver.builtin import TOLERATED_S
 from tests.sim.conftest import quiet
+from tests.sim.keeping import breach_at_rest, claims_at_rest
 from tests.sim.kubelet import Json, is_ready
 from tests.sim.slurmrestd import CALM, ROUGH_REST
 from tests.sim.troubles import RARE, TROUBLES, Trouble
+from tests.sim.whose import is_foreign
+from tests.sim.wishes import wishes
 from tests.sim.witness import Decide
-from tests.sim.world import LOOKED_EVERY_S, QUIET_S, SETS, World, is_foreign, set_of
+from tests.sim.world import LOOKED_EVERY_S, QUIET_S, SETS, World, set_of
 
 STEPS_MIN, STEPS_MAX = 15, 70
 PAUSES_S_MAX = (0.5, 3.0, 8.0)
-RARE_P = 0.2
 CONVERGED_WITHIN_S = 1200.0
+LATER_MAX = 5
 TRACE_LINES = 60
 LINE_MAX = 160
 WHO_ASKS = re.compile(r"[?]fieldManager=\S+")
@@ -81,8 +84,8 @@ def steps_of(seed: int) -> tuple[Step, ...]:
     pause_s_max = luck.choice(PAUSES_S_MAX)
     steps = [Step(n, luck.uniform(0, pause_s_max), luck.choices(troubles, weights)[0]) for n in range(count)]
     apart = Random(f"{seed} rare")
-    for number, trouble in enumerate(RARE, start=count):
-        if apart.random() < RARE_P:
+    for number, (trouble, probability) in enumerate(RARE, start=count):
+        if apart.random() < probability:
             steps.insert(apart.randrange(count), Step(number, 0.0, trouble))
     return tuple(steps)
 
@@ -96,9 +99,10 @@ async def outcome(
     world.delivery.takes_s_max = luck.choice((1.0, 30.0))
     world.kubelets.conf_takes_s_max = luck.choice((1.0, 60.0))
     rough = luck.random() < 0.6, luck.random() < 0.6
+    apart = Random(f"{seed} wishes")
     for name in SETS[: luck.choice((1, 1, 2))]:
         asks = {"extraConf": "Weight=2 Features={rack}"} if luck.random() < 0.4 else {}
-        world.make(name, replicas=luck.randint(1, 5), **asks)
+        world.make(name, replicas=luck.randint(1, 5), **asks, **wishes(apart))
     try:
         async with world.running():
             await asyncio.sleep(luck.choice((0.1, 30)))
@@ -111,10 +115,20 @@ async def outcome(
             world.crash_after_slurm_writes.clear()
             world.calm(lift_drains=luck.random() < 0.7)
             await world.settled(CONVERGED_WITHIN_S, QUIET_S)
+            for _ in range(LATER_MAX):
+                if is_more_to_come(world):
+                    await asyncio.sleep(QUIET_S)
+                    await world.settled(CONVERGED_WITHIN_S, QUIET_S)
             check_end(world)
     except Exception as error:
         return error, tuple(world.server.trace)
     return None, tuple(world.server.trace)
+
+
+def is_more_to_come(world: World) -> bool:
+    """What takes longer than the quiet: the end of a long job, or the time after which one that registered with less
+    than is on record is made anew, or the next of them."""
+    return any(job.holds for job in world.slurm.jobs.values()) or any(one.invalid for one in world.slurm.nodes.values())
 
 
 def check_end(world: World) -> None:
@@ -136,6 +150,12 @@ def check_end(world: World) -> None:
         assert set(old) <= foreign, f"{name}: {old} are outdated"
         wrong = [pod["metadata"]["name"] for pod in pods if is_registered_wrong(pod, world)]
         assert set(wrong) <= foreign, f"{name}: {wrong} registered otherwise than they are"
+        reserved = (nodeset or {}).get("spec", {}).get("reserveOrdinals") or ()
+        unwelcome = {pod for pod in here if names.worker_ordinal(name, pod) in reserved}
+        assert unwelcome <= foreign, f"{name}: {unwelcome} have reserved ordinals"
+        if nodeset and "deletionTimestamp" not in nodeset["metadata"] and foreign.isdisjoint(here):
+            assert not (breach := breach_at_rest(world.server, nodeset)), f"{name}: {breach}"
+            assert not (breach := claims_at_rest(world.server, nodeset)), f"{name}: {breach}"
         known = {node for node in records if set_of(node) == name}
         assert known - foreign == here - foreign, f"{name}: Slurm knows {sorted(known)}, and {sorted(here)} are here"
     assert not world.slurm.reservations, f"reservations are left: {sorted(world.slurm.reservations)}"

@@ -82,15 +82,18 @@ class Slurmctld:
         record.started_s = slurmd.started_s
         record.down = record.silent = record.revived = record.told = False
         record.power = ""
-        record.invalid = slurmd.cpus < record.cpus
-        if record.invalid:
-            record.drain = True
-            self._reason(record, LOW, ITSELF)
+        self._compare(record, slurmd)
         self._is_in_service(record)
         self._note(f"slurmd {slurmd.node} registers")
         self._look_for_missing_jobs(record, young_too=not is_new)
         self._nodes_changed()
         return True
+
+    def _compare(self, record: Record, slurmd: Slurmd) -> None:
+        record.invalid = slurmd.cpus < record.cpus
+        if record.invalid:
+            record.drain = True
+            self._reason(record, LOW, ITSELF)
 
     def slurmd_ended(self, slurmd: Slurmd, by: str) -> None:
         """With it end the processes of its jobs."""
@@ -268,6 +271,7 @@ class Slurmctld:
             elif present.changed_s > now_s - UNSAVED_S:
                 present.drain, present.fail, present.down = record.drain, record.fail, record.down
                 present.reason, present.reason_by = record.reason, record.reason_by
+                present.invalid = record.invalid
         for name in [n for n, r in self.nodes.items() if n not in nodes and not self._holders(n) and not r.revived]:
             del self.nodes[name]
         for job in self.jobs.values():
@@ -319,6 +323,7 @@ class Slurmctld:
             assert record.slurmd is not None
             if record.started_s is None and not record.told and self._chance.random() < KNOWN_AGAIN_P:
                 record.started_s = record.slurmd.started_s
+                self._compare(record, record.slurmd)
                 self._nodes_changed()
             if now_s - record.registered_s >= REGISTERS_EVERY_S:
                 record.registered_s = now_s

@@ -1,17 +1,23 @@
 """Every law of the simulator, broken on purpose: it must be found out, and told in few lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from corral.engine import Create, Delete, Outcome, Outside, Plan, RemoveFinalizer, target
+from corral.engine import Create, Delete, EmitEvent, Outcome, Outside, Plan, RemoveFinalizer, target
 from corral.engine.actions import Action, Apply, Patch
 from corral.engine.clock import virtual_clock
 from corral.engine.reconciler import Result
-from corral.kinds.nodeset.calls import Drain, Forget
+from corral.kinds.nodeset import force
+from corral.kinds.nodeset.calls import Drain, Forget, Undrain
+from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.fates import fates_of
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.removal import drained
 from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.workers import Worker
 from corral.kube.client import Client
 from corral.kube.models.core_v1 import Pod
 from corral.kube.models.policy_v1 import PodDisruptionBudget
@@ -19,11 +25,13 @@ from corral.kube.selection import Precondition
 from corral.slurm.rest import SlurmClient
 from corral.slurm.tokens import Hs256, Tokens
 from corral.slurm.transport import Endpoint
+from tests.sim.forcing import WARNING
 from tests.sim.seeds import TRACE_LINES, failure_of, shrunk
+from tests.sim.service import HEARD_OF_WITHIN_S, ROLLOUT
 from tests.sim.witness import Decide, Witness
 from tests.sim.world import NAMESPACE, LawBroken, World
 
-TRIED_MAX = 40
+TRIED_MAX = 60
 
 
 def planned(change: Callable[[Snapshot, Action], Sequence[Action]]) -> Decide:
@@ -74,6 +82,89 @@ def forgets_what_is_somebodys(snapshot: Snapshot) -> Plan:
     )
 
 
+def rolls_all_at_once(snapshot: Snapshot) -> Plan:
+    return plan(snapshot) + drains_for_a_rollout(snapshot, outdated(snapshot))
+
+
+def counts_only_its_own(snapshot: Snapshot) -> Plan:
+    """One after the other, whoever else is missing already."""
+    real, old = plan(snapshot), outdated(snapshot)
+    drains = [one for one in real.actions if isinstance(one, Outside) and isinstance(one.call, Drain)]
+    has_begun = drains or any(worker.has_our_drain for worker in snapshot.workers)
+    return real + drains_for_a_rollout(snapshot, () if has_begun else old[:1])
+
+
+def outdated(snapshot: Snapshot) -> tuple[Worker, ...]:
+    """Those that a rollout will replace, and could now."""
+    nodeset, controller = snapshot.object, snapshot.controller
+    if controller is None or nodeset.metadata.deletion_timestamp is not None or nodeset.spec.suspend:
+        return ()
+    fates = fates_of(snapshot, controller)
+    return tuple(worker for worker in fates.outdated if worker in fates.staying and not worker.is_somebodys)
+
+
+def drains_for_a_rollout(snapshot: Snapshot, workers: Sequence[Worker]) -> Plan:
+    takes_jobs = [worker for worker in workers if worker.node is not None and not worker.has_drain]
+    return Plan(actions=tuple(action for worker in takes_jobs for action in drained(snapshot, worker, "rollout")))
+
+
+def forces_at_once(snapshot: Snapshot) -> Plan:
+    """With the warning, but not after the time."""
+    if force.limit(snapshot) is None:
+        return plan(snapshot)
+    draining = [w for w in snapshot.live if w.facts is Facts.DRAINING and w.has_our_drain]
+    return plan(snapshot) + Plan(actions=tuple(one for w in draining for one in force.forced(snapshot, w, "sabotage")))
+
+
+def forces_unasked(snapshot: Snapshot) -> Plan:
+    spec = msgspec.structs.replace(snapshot.object.spec, force_drain_after_seconds=60)
+    return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec)))
+
+
+def forces_without_a_word(_snapshot: Snapshot, action: Action) -> Sequence[Action]:
+    return [] if isinstance(action, EmitEvent) and action.reason == WARNING else [action]
+
+
+def gives_back_too_early(snapshot: Snapshot) -> Plan:
+    arriving = [worker for worker in snapshot.live if worker.has_our_drain and worker.arrives]
+    calls = [Undrain(node=worker.name) for worker in arriving]
+    return plan(snapshot) + Plan(
+        actions=tuple(Outside(system="Slurm", subject=c.node, call=c, reason="Sabotage", message="") for c in calls)
+    )
+
+
+def takes_volumes_along(snapshot: Snapshot) -> Plan:
+    """Of workers that go for a moment, too."""
+    real = plan(snapshot)
+    gone = {action.target.name for action in real.actions if isinstance(action, Delete)}
+    claims = [one for one in snapshot.claims if one.metadata.name.partition("-")[2] in gone]
+    return real + Plan(actions=tuple(Delete(target=target(one), reason="Sabotage", message="") for one in claims))
+
+
+def takes_volumes_of_the_missing(snapshot: Snapshot) -> Plan:
+    """Takes whoever has no pod for scaled in."""
+    spec = snapshot.object.spec
+    here = {pod.metadata.name for pod in snapshot.pods}
+    claims = [one for one in snapshot.claims if one.metadata.name.partition("-")[2] not in here]
+    if spec.persistent_volume_claim_retention_policy.when_scaled != "Delete":
+        return plan(snapshot)
+    return plan(snapshot) + Plan(
+        actions=tuple(Delete(target=target(one), reason="Sabotage", message="") for one in claims)
+    )
+
+
+def forgets_pins(_snapshot: Snapshot, action: Action) -> Sequence[Action]:
+    if not isinstance(action, Create) or not isinstance(action.object, Pod):
+        return [action]
+    spec = msgspec.structs.replace(action.object.spec, affinity=None, node_selector={})
+    return [msgspec.structs.replace(action, object=msgspec.structs.replace(action.object, spec=spec))]
+
+
+def ignores_what_is_reserved(snapshot: Snapshot) -> Plan:
+    spec = msgspec.structs.replace(snapshot.object.spec, reserve_ordinals=())
+    return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec)))
+
+
 def lets_go_at_once(snapshot: Snapshot) -> Plan:
     nodeset = snapshot.object
     if nodeset.metadata.deletion_timestamp is None or not nodeset.metadata.finalizers:
@@ -97,6 +188,17 @@ def never_ends(snapshot: Snapshot) -> Plan:
         pytest.param(planned(leaves_out_the_guard), "kubectl deletes pod", id="no guard"),
         pytest.param(planned(lets_taints_drive_out), "taint manager deletes pod", id="no tolerations"),
         pytest.param(forgets_what_is_somebodys, "which is somebody else's", id="forgets what is somebody's"),
+        pytest.param(rolls_all_at_once, "must be", id="rolls all at once"),
+        pytest.param(counts_only_its_own, "a plan takes", id="counts only its own"),
+        pytest.param(forces_at_once, "it has had its drain for", id="forces at once"),
+        pytest.param(forces_unasked, "nobody asked for force", id="forces unasked"),
+        pytest.param(planned(forces_without_a_word), "no warning has named", id="forces without a word"),
+        pytest.param(gives_back_too_early, "has not registered", id="gives back too early"),
+        pytest.param(takes_volumes_along, "before its pod is gone", id="takes volumes along"),
+        pytest.param(takes_volumes_along, "which is to be kept", id="takes volumes that are to be kept"),
+        pytest.param(takes_volumes_of_the_missing, "whose worker is asked for", id="takes volumes of the missing"),
+        pytest.param(planned(forgets_pins), "and it is pinned to", id="forgets pins"),
+        pytest.param(ignores_what_is_reserved, "whose ordinal is reserved", id="ignores what is reserved"),
         pytest.param(lets_go_at_once, "ended with partition", id="lets a set go at once"),
         pytest.param(never_ends, "are wanted", id="does nothing"),
     ],
@@ -131,15 +233,39 @@ async def test_a_pod_that_no_plan_deletes_and_a_drain_that_no_plan_lists_are_fou
         client = Client(world.server.connect(name))
         uid = pod["metadata"]["uid"]
         await client.delete(Pod, pod["metadata"]["name"], NAMESPACE, precondition=Precondition(uid=uid))
-        clock = virtual_clock()
-        transport = world.rest.connect(name)(Endpoint(url="http://192.0.2.1"))
-        slurm = SlurmClient("lab/slurm", transport, Tokens(Hs256(b"k" * 32, user="slurm"), clock), clock)
-        await slurm.drain("gpu-1", "corral: whatever")
-        await slurm.close()
+        async with in_the_name_of(world, name) as slurm:
+            await slurm.drain("gpu-1", "corral: whatever")
         with pytest.raises(LawBroken) as broken:
             world.check()
     assert f"lists: delete pods/gpu-0 {uid}" in str(broken.value)
     assert "lists: Drain gpu-1 corral: whatever" in str(broken.value)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_workers_that_go_though_no_plan_sees_that_others_of_them_are_missing_are_found_out() -> None:
+    """As two operators would do who do not know of each other."""
+    world = World(303)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled(quiet_s=HEARD_OF_WITHIN_S)
+        async with in_the_name_of(world, world.operators[0].connection.client) as slurm:
+            for node in ("gpu-0", "gpu-1"):
+                await slurm.drain(node, f"{ROLLOUT}NodeSet lab/gpu")
+    found = [said for said in world.broken if "in service" in said]
+    assert found == [
+        f"operator-0 drains gpu-1 ({ROLLOUT}NodeSet lab/gpu): 1 are left in service, and 2 must be",
+    ]
+
+
+@asynccontextmanager
+async def in_the_name_of(world: World, client: str) -> AsyncIterator[SlurmClient]:
+    clock = virtual_clock()
+    transport = world.rest.connect(client)(Endpoint(url="http://192.0.2.1"))
+    slurm = SlurmClient("lab/slurm", transport, Tokens(Hs256(b"k" * 32, user="slurm"), clock), clock)
+    try:
+        yield slurm
+    finally:
+        await slurm.close()
 
 
 @pytest.mark.looptime(noop_cycles=0)

@@ -7,11 +7,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from corral.engine import Outcome, Outside, Plan, summary_lines
+from corral.engine import EmitEvent, Outcome, Outside, Plan, summary_lines
 from corral.engine.controller import AnyController, Source, with_finalizer
 from corral.engine.store import Key
 from corral.kinds.nodeset.plan import plan
 from tests.sim.deeds import LOOKS_AT, about, listed, of_action
+from tests.sim.service import breach_of
 
 Decide: TypeAlias = Callable[[Any], Plan]
 
@@ -19,12 +20,20 @@ Decide: TypeAlias = Callable[[Any], Plan]
 class Witness:
     """Around a NodeSet's reconciler: knows what its plans list, what it does, and that what it remembers changes none.
 
-    `decide`: who decides instead, to see whether that is found out.
+    `decide`: who decides instead, to see whether that is found out. `told`: is given what people are told.
     """
 
-    def __init__(self, around: AnyController, broken: Callable[[str], None], decide: Decide | None) -> None:
+    def __init__(
+        self,
+        around: AnyController,
+        broken: Callable[[str], None],
+        decide: Decide | None,
+        told: Callable[[EmitEvent], None] = lambda _event: None,
+    ) -> None:
         inner: Any = around.reconciler
+        self._told = told
         self._controller, self._inner, self._broken, self._decide = around, inner, broken, decide
+        self.seen: dict[str, Any] = {}  # by NodeSet, as its last plan saw it
         self._listed: dict[str, tuple[Plan, frozenset[str]]] = {}  # by NodeSet
         self._deeds: list[str] = []
         self._begun: dict[str, int] = {}  # how many deeds there were before
@@ -37,7 +46,10 @@ class Witness:
         anew = plan(msgspec.structs.replace(snapshot, before=None))
         if decided != anew and self._decide is None:
             self._broken(f"what was remembered changes a plan: {summary_lines(decided)}, anew: {summary_lines(anew)}")
+        if breach := breach_of(snapshot, decided):
+            self._broken(breach)
         name = snapshot.object.metadata.name
+        self.seen[name] = snapshot
         whole = with_finalizer(self._controller, snapshot.object, decided)
         self._listed[name], self._begun[name] = (whole, frozenset(listed(whole))), len(self._deeds)
         return decided
@@ -67,6 +79,8 @@ class Witness:
             self._broken(f"without any problem it has left undone: {undone}")
         deeds = set(self._deeds[self._begun[name] :])
         for result in outcome.results:
+            if isinstance(result.action, EmitEvent) and result.state == "done":
+                self._told(result.action)
             word = of_action(result.action)
             is_seen = not word or word in deeds
             if isinstance(result.action, Outside):

@@ -3,13 +3,19 @@
 The engine, the NodeSet controller and the Slurm client are the real ones. The laws are checked at every step and raise
 `LawBroken` there and then, in the request that broke them:
 
-    jobs       an operator deletes no pod that holds a job or may be given one, and nobody can evict one, nor drive it
-               out by a taint; and whoever deletes one, no job ends with it
+    jobs       an operator deletes no pod that holds a job or may be given one, unless by force, and nobody can evict
+               one, nor drive it out by a taint once it is seen on its machine; and whoever deletes one, no job ends
+               with it
     drains     an operator neither lifts nor overwrites nor forgets what somebody else has drained, set down or marked
                as failing, unless that happened after the look that it takes directly before; nor unless its NodeSet
                is deleted. One that slurmctld has lost, as the worker's pod has shown, is there again when the world has
-               settled, unless a person has lifted it or asked for other workers
+               settled, unless a person has lifted it or asked for other workers. Its own it lifts only when the slurmd
+               of the pod that it sees has registered
     queues     no job ends with the partition of a NodeSet that is deleted
+    service    no more workers are out of service for being made anew than `maxUnavailable`, besides those that others
+               took (see `service`)
+    force      an operator kills a job only as people asked for it, after a warning and the time (see `forcing`)
+    keeping    workers keep their ordinals, the machines that they are pinned to, and their volumes (see `keeping`)
     plans      an operator asks nobody for anything that its last plan of a NodeSet does not list, word for word, and
                leaves out nothing of it without a problem
 """
@@ -27,10 +33,10 @@ from corral.engine import LeaseAddress, plan_object, summary_lines, virtual_cloc
 from corral.engine.controller import AnyController
 from corral.engine.store import Key
 from corral.kinds.controller.spec import Controller as SlurmController
-from corral.kinds.nodeset.calls import REASON_PREFIX
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.shown import MISSING
+from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.whose import are_somebodys_words
 from corral.kinds.restapi.spec import RestApi
@@ -48,13 +54,17 @@ from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
 from tests.sim.deeds import of_request, of_slurm_request
 from tests.sim.delivery import Delivery
+from tests.sim.forcing import Forcing
+from tests.sim.keeping import Keeping
 from tests.sim.kubelet import SOMEBODY, Json, Process
 from tests.sim.kubernetes import Kubernetes, SimServer
 from tests.sim.records import Record
+from tests.sim.service import Service
 from tests.sim.shell import WorkerShell
-from tests.sim.slurmctld import LOST, LOW, Slurmctld
+from tests.sim.slurmctld import Slurmctld
 from tests.sim.slurmrestd import CALM, Slurmrestd
 from tests.sim.taints import MANAGER
+from tests.sim.whose import is_foreign
 from tests.sim.witness import Decide, Witness, in_order
 
 NAMESPACE = "lab"
@@ -113,6 +123,9 @@ class World:
         self.kubelets = self.kubernetes.kubelets
         self.shell = WorkerShell(self.server, self.kubernetes)
         self.delivery = Delivery(self.server, self.slurm, self.kubernetes.reconfigured, Random(f"{seed} delivery"))
+        self.forcing = Forcing(self.slurm, self.server.now_s)
+        Keeping(self.server, self._seen_by, self._break)
+        self.service = Service(self.server, self.slurm, self._break)
         self.kubernetes.on_removal = self._pod_is_removed
         self.server.storage.listen(self._something_was_written)
         self._quiet_since_s = 0.0
@@ -138,7 +151,7 @@ class World:
     def build(self, client: str) -> AnyController:
         clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
         made = controller(clusters, self.shell)
-        witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide)
+        witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide, self.forcing.is_told)
         self._witnesses[client] = witness
         return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(in_order, made.sources)))
 
@@ -146,6 +159,7 @@ class World:
 
     def make(self, name: str, **spec: object) -> None:
         self.deleted_sets.discard(name)
+        self.service.is_made(name)
         self._ask_for_others(name)
         self.server.add(
             {
@@ -209,10 +223,27 @@ class World:
             return
         if process is None or process.slurmd is None or not process.slurmd.alive:
             return
+        if by == MANAGER and not self._is_known_to_be_scheduled(pod):
+            return
         # Nobody guards a pod that is Pending: Kubernetes evicts it also when kubelet is just about to tell otherwise.
         unguarded = ("Failed", "Succeeded", *(("Pending",) if by == KUBECTL else ()))
-        if pod["status"]["phase"] not in unguarded and (why := self.slurm.may_give_a_job_to(process.slurmd)):
+        why = self.slurm.may_give_a_job_to(process.slurmd) if pod["status"]["phase"] not in unguarded else ""
+        if why and by.startswith(OPERATOR):
+            no_force = self.forcing.objects_to(pod, process.slurmd, self._seen_by(by, set_of(name)))
+            why = f"{why} ({no_force})" if no_force else ""
+        if why:
             self._break(f"{by} deletes pod {name}, and {why}")
+
+    def _is_known_to_be_scheduled(self, pod: Json) -> bool:
+        """Then it is given its tolerations. Where watches are late a taint is quicker: the pod waits for its jobs."""
+        seen = [known for witness in self._witnesses.values() for known in witness.seen.values()]
+        scheduled = {one.metadata.uid for known in seen for one in known.pods if one.spec.node_name}
+        return pod["metadata"]["uid"] in scheduled
+
+    def _seen_by(self, client: str, nodeset: str) -> Snapshot:
+        """What that operator has decided by last."""
+        seen: Snapshot = self._witnesses[client].seen[nodeset]
+        return seen
 
     def _kubernetes_is_asked(self, client: str, request: Request) -> None:
         if client.startswith(OPERATOR) and (deed := of_request(request, self.server.kinds)):
@@ -224,13 +255,23 @@ class World:
 
     def _before_slurm_write(self, client: str, method: str, node: str, body: bytes) -> None:
         verb = of_slurm_request(method, ["node", node], body)
+        if verb.startswith("Drain "):
+            self.service.drains(client, node, verb.partition(f"{node} ")[2], self._seen_by(client, set_of(node)))
         record = self.slurm.nodes.get(node)
+        if record is not None and verb.startswith("Undrain "):
+            self._node_is_given_back(client, record)
         if record is None or not is_foreign(record):
             return
         now_s, looked_s = self.server.now_s(), self.rest.looked.get((client, node), -1.0)
         came_after_a_look = looked_s < record.reason_s and now_s - looked_s <= ONE_WITHIN_S
         if not came_after_a_look and set_of(node) not in self.deleted_sets:
             self._break(f"{client}: {verb}, which is somebody else's: {record.reason!r}")
+
+    def _node_is_given_back(self, client: str, record: Record) -> None:
+        pods = self._seen_by(client, set_of(record.name)).pods
+        uid = next((pod.metadata.uid for pod in pods if pod.metadata.name == record.name), "")
+        if record.slurmd is not None and record.slurmd.pod_uid != uid:
+            self._break(f"{client} undrains {record.name}, and the slurmd of its pod has not registered")
 
     def _slurm_notes(self, text: str) -> None:
         """A kill forgets what was drained just before: nobody has to know that."""
@@ -255,7 +296,8 @@ class World:
 
     def check(self) -> None:
         """Raise what was broken. A law is broken within a request, where nobody would hear of an exception."""
-        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in self.slurm.killed if is_deletion(by)]
+        unjustly = [one for one in self.slurm.killed if is_deletion(one[2]) and one[:2] not in self.forcing.condemned]
+        killed = [f"job {job} on {node} was killed by {by}" for job, node, by in unjustly]
         ended = [f"job {job} ended with partition {partition}" for job, partition in self.slurm.cost]
         if found := [*self.broken, *killed, *ended]:
             raise LawBroken("; ".join(found))
@@ -292,6 +334,7 @@ class World:
             self.slurm.tick()
             self.delivery.tick()
             self.kubernetes.tick()
+            self.service.tick()
 
     async def settled(self, within_s: float = 300.0, quiet_s: float = 20.0) -> None:
         """Nothing but leases was written for `quiet_s`, and nothing is planned for any NodeSet."""
@@ -324,15 +367,6 @@ class World:
         key = Key(NAMESPACE, name)
         found = await plan_object(client, self.build("onlooker"), key, now=self.server.now())
         return summary_lines(found.plan)
-
-
-def is_foreign(record: Record) -> bool:
-    """Whether somebody else keeps it out of service; slurmctld itself sets down what it has lost, and drains what
-    registered with less than is on record."""
-    is_lost = record.down and record.reason.startswith(LOST) and not record.drain and not record.fail
-    is_invalid = record.invalid and record.reason == LOW and not record.fail
-    is_out = record.drain or record.down or record.fail
-    return is_out and not record.reason.startswith(REASON_PREFIX) and not is_lost and not is_invalid
 
 
 def is_deletion(by: str) -> bool:

@@ -40,6 +40,7 @@ REVISION_LABEL = "slurm.corral.dev/revision"  # on a worker's pod: what it was m
 NODE_CONF = "slurm.corral.dev/node-conf"  # annotation of a worker's pod: how it registers, when it asks its node
 NODE_CONF_AT = "slurm.corral.dev/node-conf-at"  # and since when it is told that
 MACHINE = "slurm.corral.dev/machine"  # annotation of a worker's pod: the Kubernetes node that it stands for
+PINNED = "slurm.corral.dev/pinned"  # annotation of a worker's pod: the Kubernetes node that it was made for again
 
 
 def fitted(name: str, *, length_max: int = NAME_MAX) -> str:

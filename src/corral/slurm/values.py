@@ -32,6 +32,15 @@ class Mark(Value, frozen=True, kw_only=True):
     updated_s: int
 
 
+class Layout(Value, frozen=True, kw_only=True):
+    """Of the processors of a node; `sockets` on all its boards."""
+
+    boards: int = 0
+    sockets: int = 0
+    cores_per_socket: int = 0
+    threads_per_core: int = 0
+
+
 class Node(Value, frozen=True, kw_only=True):
     name: str
     state: NodeState
@@ -52,6 +61,9 @@ class Node(Value, frozen=True, kw_only=True):
     cpus_allocated: int = 0
     memory_mb: int = 0
     memory_allocated_mb: int = 0
+    memory_aside_mb: int | None = None  # MemSpecLimit; None: the server does not say
+    cores_aside: int | None = None  # CoreSpecCount, or as many as CpuSpecList names
+    layout: "Layout | None" = None
     weight: int = 0
     topology: str | None = None  # None: this API version does not say
     slurmd_version: str = ""  # empty until slurmd has registered

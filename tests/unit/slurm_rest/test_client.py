@@ -30,7 +30,7 @@ from corral.slurm.errors import (
 from corral.slurm.states import Phase, Standing
 from corral.slurm.tokens import IssuerError
 from corral.slurm.transport import Response
-from corral.slurm.values import Mark, NodeUpdate, ReservationRequest
+from corral.slurm.values import Layout, Mark, NodeUpdate, ReservationRequest
 from corral.slurm.versions import dialect
 from tests.unit.slurm_rest.builders import (
     JWT,
@@ -361,6 +361,17 @@ async def test_numbers_have_two_shapes_and_one_meaning(shape: Callable[[int], ob
 
     assert (value.cpus, value.memory_mb, value.reason_at) == (4, 900, None)
     assert value.booted_at == datetime.fromtimestamp(1_700_000_000, UTC)
+
+
+def test_what_is_set_aside_and_how_processors_are_laid_out_is_read_or_not_said() -> None:
+    wire = a_node(specialized_memory=100, specialized_cores=0, boards=1, sockets=2, cores=4, threads=2)
+
+    value = node(msgspec.convert(wire, WireNode))
+
+    assert (value.memory_aside_mb, value.cores_aside) == (100, 0)
+    assert value.layout == Layout(boards=1, sockets=2, cores_per_socket=4, threads_per_core=2)
+    silent = node(msgspec.convert(a_node(), WireNode))
+    assert (silent.memory_aside_mb, silent.cores_aside, silent.layout) == (None, None, None)
 
 
 def test_a_job_is_read() -> None:

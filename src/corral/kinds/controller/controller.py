@@ -15,7 +15,7 @@ from corral.kinds.controller.files import references
 from corral.kinds.controller.monitor import ServiceMonitor
 from corral.kinds.controller.objects import COMPONENT
 from corral.kinds.controller.plan import OWNED, plan, rest_of
-from corral.kinds.controller.rotation import HOLDERS, SLURMDBD, lost, with_keys
+from corral.kinds.controller.rotation import HOLDERS, SLURMD, SLURMDBD, lost, with_keys
 from corral.kinds.controller.shell import (
     ClientShell,
     PodShell,
@@ -141,7 +141,7 @@ def _children(controller: Controller, read: Reader) -> Iterable[Object]:
 def holders_of(seen: Snapshot, read: Reader) -> tuple[Holder, ...]:
     """Running pods that hold keys of this cluster: workers, login nodes, slurmdbd. Others read them at their start."""
     meta, accounting = seen.object.metadata, seen.accounting
-    labels = names.labels("", meta.name, cluster=meta.name)
+    labels = names.labels("", "", cluster=meta.name)
     mine = read.list(Pod, meta.namespace, {names.CLUSTER_LABEL: labels[names.CLUSTER_LABEL]})
     found = [
         Holder(pod=pod, daemon=container.name)
@@ -161,11 +161,26 @@ def _runs(pod: Pod) -> bool:
 
 
 def _of_pod(pod: Pod, read: Reader) -> Iterable[Key]:
-    namespace = pod.metadata.namespace
-    if pod.metadata.labels.get("app.kubernetes.io/name") != COMPONENT:
+    """Of slurmctld's; and of a worker's, while the key is missing that it runs with, and that it may give back."""
+    namespace, component = pod.metadata.namespace, pod.metadata.labels.get("app.kubernetes.io/name")
+    if component not in (COMPONENT, SLURMD):
         return ()
     controllers = read.list(Controller, namespace)
-    return [Key(namespace, c.metadata.name) for c in controllers if pod_name(c) == pod.metadata.name]
+    if component == COMPONENT:
+        found = [one for one in controllers if pod_name(one) == pod.metadata.name]
+    else:
+        found = [one for one in controllers if _is_in(pod, one) and _lacks_its_key(one, read)]
+    return [Key(namespace, one.metadata.name) for one in found]
+
+
+def _is_in(pod: Pod, controller: Controller) -> bool:
+    wanted = names.labels("", "", cluster=controller.metadata.name)[names.CLUSTER_LABEL]
+    return pod.metadata.labels.get(names.CLUSTER_LABEL) == wanted
+
+
+def _lacks_its_key(controller: Controller, read: Reader) -> bool:
+    is_generated = controller.spec.slurm_key_ref is None
+    return is_generated and read.get(Secret, slurm_key_of(controller).name, controller.metadata.namespace) is None
 
 
 def _of_home(claim: PersistentVolumeClaim, read: Reader) -> Iterable[Key]:

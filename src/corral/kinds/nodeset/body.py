@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from corral.kinds.identity import NSLCD
 from corral.kinds.nodeset.fitting import STAYS
-from corral.kinds.nodeset.registration import asks_its_machine, given_to, said_by
+from corral.kinds.nodeset.registration import CONTAINER, asks_its_machine, given_to, said_by
 from corral.kinds.nodeset.revision import Make, make_of
 from corral.kinds.nodeset.shown import PREFIX, missing_since
 from corral.kinds.nodeset.started import begun, runs, told_of_slurmd
@@ -18,6 +19,7 @@ ENDED = ("Failed", "Succeeded")
 # Whoever deletes a worker's pod, its jobs end first: it waits for them itself (`slurmd-leave`), and goes without any.
 GRACE_S = 365 * 24 * 3600
 SHORT_GRACE_S = 30  # for one that is not to wait
+OURS = (CONTAINER, NSLCD)  # these hear their TERM
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -27,6 +29,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_live: bool = False  # it runs, or will run: neither being deleted nor ended
     is_leaving: bool = False
     waits_since: datetime | None = None  # when it was deleted, if it may wait for its jobs
+    ends_by: datetime | None = None  # when it is to have ended, if it was deleted
+    may_be_deaf: bool = False  # it has containers of others, and the time of one that waits for its jobs
     is_ready: bool = False
     runs: bool = False  # its slurmd, according to kubelet
     begun: datetime | None = None  # since when its slurmd may run
@@ -60,6 +64,8 @@ def body_of(pod: Pod) -> Body:
         is_live=not is_leaving and phase not in ENDED,
         is_leaving=is_leaving,
         waits_since=_waits_since(pod),
+        ends_by=pod.metadata.deletion_timestamp,
+        may_be_deaf=_may_be_deaf(pod),
         is_ready=is_ready,
         runs=runs(pod, told),
         begun=begun(pod, told, is_unfilled=is_unfilled),
@@ -76,6 +82,13 @@ def _waits_since(pod: Pod) -> datetime | None:
     """The time of a deletion is the one at which the grace period ends. Another period than ours is somebody's wish."""
     at, grace_s = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds or 0
     return at - timedelta(seconds=grace_s) if at is not None and grace_s == GRACE_S else None
+
+
+def _may_be_deaf(pod: Pod) -> bool:
+    """Kubelet waits for a container that does not hear its TERM for all of the pod's time, and for nothing less."""
+    running = (*pod.spec.containers, *(one for one in pod.spec.init_containers if one.restart_policy == "Always"))
+    has_others = any(one.name not in OURS for one in running)
+    return has_others and pod.spec.termination_grace_period_seconds == GRACE_S
 
 
 def _conditions(pod: Pod) -> tuple[bool, tuple[PodCondition, ...]]:

@@ -33,6 +33,15 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
     spares_others: bool = True
 
 
+END_WAIT = ("/usr/libexec/corral/slurmd-leave", "now")
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """The wait of a pod for its jobs, from within: kubelet heeds no shorter time once it ends a pod."""
+
+    pod: str
+
+
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
     """Keep nodes free for maintenance: no job starts there that would run past the start."""
 

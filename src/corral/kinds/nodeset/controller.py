@@ -29,6 +29,7 @@ from corral.kinds.nodeset.calls import (
     Address,
     Door,
     Drain,
+    End,
     Forget,
     Narrow,
     OnlyByCommand,
@@ -43,12 +44,13 @@ from corral.kinds.nodeset.calls import (
 from corral.kinds.nodeset.farewell import FINALIZER, to_look_into
 from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
 from corral.kinds.nodeset.gathering import Before
+from corral.kinds.nodeset.going import hanging
 from corral.kinds.nodeset.left import Memory
-from corral.kinds.nodeset.looks import steps_on
+from corral.kinds.nodeset.looks import end_wait, stepped, steps_on
 from corral.kinds.nodeset.machine import says_else
+from corral.kinds.nodeset.pins import pin_of
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.proof import extras_for, needs_proof
-from corral.kinds.nodeset.removal import hanging
 from corral.kinds.nodeset.report import decided_by, report
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.roster import Roster
@@ -87,6 +89,7 @@ class NodeSetReconciler:
         self._settled: dict[Key, Snapshot] = {}  # for which there was nothing to do and nothing to wait for
         self._decided: dict[Key, tuple[Snapshot, Plan]] = {}  # while it was observed
         self._taken: dict[Key, Mapping[str, datetime]] = {}
+        self._stepped_at: dict[Key, Mapping[str, datetime]] = {}
         self._memory = Memory()
         self._enqueue: Callable[[Key, str], None] | None = None
 
@@ -98,7 +101,7 @@ class NodeSetReconciler:
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
-            for known in (self._before, self._rosters, self._settled, self._decided, self._taken):
+            for known in (self._before, self._rosters, self._settled, self._decided, self._taken, self._stepped_at):
                 known.pop(key, None)
             self._memory.forget(key)
             return None
@@ -139,11 +142,14 @@ class NodeSetReconciler:
         """What was seen counts only if nobody has created the Controller again meanwhile."""
         pods = [*to_look_into(snapshot), *(worker.name for worker in hanging(snapshot))]
         if not pods or self._shell is None:
+            self._stepped_at.pop(key, None)
             return snapshot
         steps = await steps_on(self._shell, key.namespace, pods)
+        stepped_at = self._stepped_at[key] = stepped(self._stepped_at.get(key, EMPTY), pods, steps, snapshot.now)
         left = self._memory.left(key, snapshot.object.spec.controller_ref.name, read)
         has_come_back = snapshot.left is not None and (left is None or left.runs)
-        return snapshot if has_come_back else msgspec.structs.replace(snapshot, left=left, steps=steps)
+        seen = msgspec.structs.replace(snapshot, left=left, steps=steps, stepped_at=stepped_at)
+        return snapshot if has_come_back else seen
 
     def _first_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """Over what was seen last; it is the plan of this pass unless it needs a proof."""
@@ -175,6 +181,9 @@ class NodeSetReconciler:
         return decided
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
+        if isinstance(call, End):
+            await end_wait(self._shell, snapshot.object.metadata.namespace, call.pod)
+            return
         if not isinstance(call, Drain | Undrain | Forget | Reserve | Narrow | Unreserve):
             raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
         try:
@@ -300,11 +309,13 @@ def of_secret(secret: Secret, read: Reader) -> Iterable[Key]:
 
 
 def machine_of(pod: Pod) -> tuple[str, ...]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
+    """That it is on, or waits for."""
+    name = pod.spec.node_name or pin_of(pod)
+    return (name,) if name else ()
 
 
 def of_machine(machine: Node, read: Reader) -> Iterable[Key]:
-    """Every NodeSet with a worker on it, and those that may want one there."""
+    """Every NodeSet with a worker on it, and those that may want one there; by name, so that runs repeat."""
     pods = read.by_index(Pod, BY_MACHINE, machine.metadata.name)
     here = {
         Key(pod.metadata.namespace, owner.name)
@@ -312,9 +323,8 @@ def of_machine(machine: Node, read: Reader) -> Iterable[Key]:
         for owner in pod.metadata.owner_references
         if owner.controller and owner.kind == NodeSet.resource.kind
     }
-    return here | {
-        Key(one.metadata.namespace, one.metadata.name) for one in read.by_index(NodeSet, BY_MODE, "DaemonSet")
-    }
+    per_machine = read.by_index(NodeSet, BY_MODE, "DaemonSet")
+    return sorted(here | {Key(one.metadata.namespace, one.metadata.name) for one in per_machine})
 
 
 def taint_of(machine: Node) -> tuple[str, ...]:

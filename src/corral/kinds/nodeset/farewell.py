@@ -15,18 +15,20 @@ Others wait: for the end of what runs there, for the Controller, or for a person
 from collections.abc import Sequence, Set
 from datetime import timedelta
 
-from corral.engine import NOTHING, Delete, Plan, RemoveFinalizer, Wait, target
+from corral.engine import NOTHING, Plan, RemoveFinalizer, Wait, target
 from corral.kinds import names
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.body import SHORT_GRACE_S
-from corral.kinds.nodeset.each import beside
+from corral.kinds.nodeset.each import beside, each
+from corral.kinds.nodeset.ending import ended_now
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.force import limit
+from corral.kinds.nodeset.going import DELETION, going
 from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.left import Left, slurmctld_pod
 from corral.kinds.nodeset.making import ended, guarded
 from corral.kinds.nodeset.registering import told_of_machines
-from corral.kinds.nodeset.removal import hung, removed
+from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
 from corral.kinds.nodeset.spec import NodeSet
@@ -85,9 +87,9 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
         ended(known),
         told_of_machines(snapshot.now, (), stays),
         released(snapshot),
-        removed(snapshot, without(stays, anew), "deletion", spares_others=False),
+        removed(snapshot, without(stays, anew), DELETION, spares_others=False),
         _registering(anew),
-        hung(snapshot, spares_others=False),
+        going(snapshot),
         Plan(waits=_pods_going(with_pod)),
         queued,
     )
@@ -120,18 +122,17 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     here = _here(known)
     shared = _on_nodes_of_jobs_that_may_run(snapshot, left, here)
     held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker, shared)]
-    pods = [worker.pod for worker in without(here, held) if worker.pod][:GONE_MAX]
+    free = [(worker, worker.pod) for worker in without(here, held) if worker.pod][:GONE_MAX]
     why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
     gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
-    deleted = [
-        Delete(target=target(pod), grace_period_s=SHORT_GRACE_S, reason="ControllerGone", message=gone) for pod in pods
-    ]
-    actions = Plan(actions=tuple(deleted), waits=waits)
-    return beside(ended(known), actions, _missing(snapshot, left, held) if held else NOTHING)
+    deleted = each(ended_now(worker, pod, "ControllerGone", gone) for worker, pod in free)
+    return beside(ended(known), deleted, Plan(waits=waits), _missing(snapshot, left, held) if held else NOTHING)
 
 
 def _here(known: Sequence[Worker]) -> list[Worker]:
-    return [worker for worker in known if worker.pod and not worker.is_leaving and not worker.has_ended]
+    """Also those that somebody deleted, and that may wait for their jobs for a year."""
+    stays = (worker for worker in known if worker.pod and not worker.has_ended)
+    return [worker for worker in stays if not worker.is_leaving or worker.body.waits_since is not None]
 
 
 def _may_return(snapshot: Snapshot, left: Left) -> bool:

@@ -4,6 +4,7 @@ leaving     not asked for any more
 replaced    outdated, and its turn (see `rollout`)
 lost        its slurmd runs, and Slurm has no record of it and gets none by itself
 wrong       on record otherwise than it was made (see `registering`)
+unpinned    its pod waits for a Kubernetes node that it is no longer pinned to (see `pins`)
 settled     all others: they stay
 orphans     records in Slurm without a pod, where none is to be made
 """
@@ -18,6 +19,7 @@ from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.arrival import REGISTERED_WITHIN_S
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.leaving import farewell_order, without
+from corral.kinds.nodeset.pins import unpinned
 from corral.kinds.nodeset.places import Asked, asked_for, is_of_other_mode
 from corral.kinds.nodeset.registering import registered_wrong
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
@@ -35,6 +37,7 @@ class Fates(msgspec.Struct, frozen=True, kw_only=True):
     staying: Sequence[Worker]  # all but `leaving`
     lost: Sequence[Worker]
     wrong: Sequence[Worker]
+    unpinned: Sequence[Worker]
     settled: Sequence[Worker]
     orphans: Sequence[Worker]
     waiting: Plan  # for what, and when to look again
@@ -57,6 +60,8 @@ def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
     missing_max = max(1, limits(nodeset.spec.update, asked.count)[0])
     # Whom the rollout takes in this pass is as good as missing: the two share what may be.
     wrong, waiting = registered_wrong(snapshot, without(others, lost), others, asked.count, missing_max)
+    gone = (*lost, *wrong)
+    free = unpinned(snapshot, controller, without(others, (*gone, *rolling.remade)))
     vacant = {place.name for place in asked.vacant}
     return Fates(
         asked=asked,
@@ -65,7 +70,8 @@ def fates_of(snapshot: Snapshot, controller: Controller) -> Fates:
         staying=staying,
         lost=lost,
         wrong=wrong,
-        settled=without(others, (*lost, *wrong)),
+        unpinned=free,
+        settled=without(others, (*gone, *free)),
         orphans=[worker for worker in snapshot.workers if worker.pod is None and worker.name not in vacant],
         waiting=waiting
         + Plan(waits=(*asked.waits, *version_step(nodeset, controller).waits, *rolling.waits))

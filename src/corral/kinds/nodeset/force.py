@@ -4,17 +4,18 @@ Corral kills no job otherwise; `farewell` has the same limit. It is off by defau
 drained, again shortly before the end, and when it is deleted. They are events of the worker's pod, because one object
 can only have so many at once.
 
-The time starts when the worker is drained for its removal: the drain has that reason since then. A worker that was
-drained for another reason before, e.g. because its Kubernetes node was not ready, gets the new reason.
+The time starts when the worker is drained for its removal, or for that of its pod by somebody else: the drain has that
+reason since then. Another reason (see `reasons`) starts it again, with another warning.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
-from corral.engine import Action, Delete, EmitEvent, target
-from corral.kinds.nodeset.body import SHORT_GRACE_S
+from corral.engine import Action, EmitEvent, target
+from corral.kinds.nodeset.ending import ended_now
 from corral.kinds.nodeset.facts import Facts
+from corral.kinds.nodeset.reasons import says
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.workers import Worker
 from corral.slurm.values import Job
@@ -32,22 +33,15 @@ def limit(snapshot: Snapshot) -> timedelta | None:
 def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None:
     """When it is deleted in any case; None: never, or it is unknown since when it has been drained for this."""
     within, node = limit(snapshot), worker.node
-    if within is None or node is None or node.reason_at is None or not worker.has_our_drain or node.reason != reason:
+    if within is None or node is None or node.reason_at is None or not says(worker, reason):
         return None
     return node.reason_at + within
 
 
 def is_overdue(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
-    """Only if Slurm answers, and only a worker that is draining and has jobs."""
-    at = deadline(snapshot, worker, reason)
-    return at is not None and worker.facts is Facts.DRAINING and not worker.is_leaving and snapshot.now > at
-
-
-def is_drained_for_something_else(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
-    """Then its time has not started."""
-    node = worker.node
-    is_drained = worker.has_drain and not worker.is_somebodys
-    return limit(snapshot) is not None and node is not None and is_drained and node.reason != reason
+    """Only if Slurm answers, and only a worker that is draining and has jobs, if it is not being ended already."""
+    at, stays = deadline(snapshot, worker, reason), not worker.is_leaving or worker.body.waits_since is not None
+    return at is not None and worker.facts is Facts.DRAINING and stays and snapshot.now > at
 
 
 def warned_at_once(snapshot: Snapshot, worker: Worker, why: str) -> tuple[EmitEvent, ...]:
@@ -79,7 +73,7 @@ def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     limit_s = snapshot.object.spec.force_drain_after_seconds
     message = f"deleted after draining for more than {limit_s} s ({why}; spec.forceDrainAfterSeconds)"
     told = _events(snapshot, worker, "JobsKilled", message, "Delete")
-    return *told, Delete(target=target(worker.pod), grace_period_s=SHORT_GRACE_S, reason=FORCED, message=message)
+    return *told, *ended_now(worker, worker.pod, FORCED, message)
 
 
 def _warned(snapshot: Snapshot, worker: Worker, why: str, at: datetime) -> tuple[EmitEvent, ...]:

@@ -19,10 +19,11 @@ REASON_MAX = 200
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Why no job should come. `leaves`: the worker is to move away, not only to wait."""
+    """Why no job should come. `leaves`: the worker is to move away, not only to wait. `is_peoples`: people say so."""
 
     why: str
     leaves: bool = False
+    is_peoples: bool = False
 
 
 def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
@@ -32,7 +33,7 @@ def trouble_of(pod: Pod, machine: Node | None) -> Trouble | None:
     if machine is None:
         return Trouble(f"Kubernetes node {name} is gone")
     if is_to_be_emptied(machine):
-        return Trouble(f"Kubernetes node {name} is cordoned{_said_by_people(machine)}", leaves=True)
+        return Trouble(f"Kubernetes node {name} is cordoned{_said_by_people(machine)}", leaves=True, is_peoples=True)
     if machine.spec.taints and (taint := untolerated(theirs(pod.spec.tolerations), machine, (DRIVES_OUT,))) is not None:
         return Trouble(f"Kubernetes node {name} has taint {taint.key}:{taint.effect}", leaves=True)
     return None if is_ready(machine) else Trouble(f"Kubernetes node {name} is not ready")
@@ -49,8 +50,8 @@ def _said_by_people(machine: Node) -> str:
 
 
 def _readable(text: str) -> str:
-    """As it can stand in a line of `sinfo -R`."""
-    return " ".join(text.split())[:REASON_MAX]
+    """As it can stand in a line of `sinfo -R`, and as slurmctld gives it back."""
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())[:REASON_MAX].strip()
 
 
 def says_else(old: Node | None, new: Node | None) -> bool:

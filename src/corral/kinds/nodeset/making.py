@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from corral.engine import NOTHING, Delete, Once, Plan, Wait, children, target
 from corral.kinds import names
 from corral.kinds.controller.spec import Controller
-from corral.kinds.nodeset import claims, mounts, taken
+from corral.kinds.nodeset import claims, ending, mounts, taken
 from corral.kinds.nodeset.fitting import DRIVES_OUT, untolerated
+from corral.kinds.nodeset.pins import pin_of
 from corral.kinds.nodeset.revision import before as revision_before
 from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -112,8 +113,18 @@ def remade(idle: Sequence[Worker]) -> Plan:
     return Plan(actions=tuple(_remade(worker, worker.pod) for worker in idle if worker.pod is not None))
 
 
+def freed(unpinned: Sequence[Worker]) -> Plan:
+    """It has never run: there is nothing to lose, and whatever record has its name stays."""
+    return Plan(actions=tuple(_freed(worker.pod) for worker in unpinned if worker.pod is not None))
+
+
+def _freed(pod: Pod) -> Delete:
+    message = f"it waits for Kubernetes node {pin_of(pod)}, to which it is no longer pinned"
+    return Delete(target=target(pod), reason="PinEnded", message=message)
+
+
 def _remade(worker: Worker, pod: Pod) -> Delete:
     """slurmctld keeps a drain, and gives back what is merely DOWN when its slurmd registers (ReturnToService)."""
     after = "stays drained" if worker.has_drain else "stays as it is until slurmd registers"
     message = f"outdated and slurmd does not run: the pod is replaced, its node in Slurm {after}"
-    return Delete(target=target(pod), reason="PodOutdated", message=message)
+    return ending.deleted(worker, pod, "PodOutdated", message)

@@ -2,18 +2,20 @@
 
 Where each is, or was when its pod ended, the status remembers by ordinal. A pin holds while its node is cordoned or not
 ready: the worker waits. It is gone when the node is, when the pod no longer fits there, and when the ordinal is not
-asked for any more.
+asked for any more. A pod that was made for it and waits for a pin that is gone would wait forever: it is made again.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
+from corral.kinds import names
 from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.fitting import matches
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.worker import pod_of_nobody
-from corral.kinds.nodeset.workers import Place
+from corral.kinds.nodeset.workers import Place, Worker
+from corral.kube.models.core_v1 import Pod
 
 
 def pins(snapshot: Snapshot, asked: Set[int]) -> dict[str, str]:
@@ -34,10 +36,26 @@ def pins(snapshot: Snapshot, asked: Set[int]) -> dict[str, str]:
 
 
 def pinned(snapshot: Snapshot, controller: Controller, vacant: tuple[Place, ...]) -> tuple[Place, ...]:
-    known = pins(snapshot, {place.ordinal for place in vacant if place.ordinal is not None}) if vacant else {}
+    held = _held(snapshot, controller, {place.ordinal for place in vacant if place.ordinal is not None})
+    return tuple(replace(place, pinned=held.get(str(place.ordinal), "")) for place in vacant) if held else vacant
+
+
+def unpinned(snapshot: Snapshot, controller: Controller, staying: Sequence[Worker]) -> list[Worker]:
+    """Those whose pod waits for a node that it is no longer pinned to. None of them has ever run."""
+    waiting = [(worker, pin_of(worker.pod)) for worker in staying if worker.pod and not worker.pod.spec.node_name]
+    bound = [(worker, pin) for worker, pin in waiting if pin and worker.ordinal is not None]
+    held = _held(snapshot, controller, {worker.ordinal for worker, _ in bound if worker.ordinal is not None})
+    return [worker for worker, pin in bound if held.get(str(worker.ordinal)) != pin]
+
+
+def pin_of(pod: Pod) -> str:
+    return pod.metadata.annotations.get(names.PINNED, "")
+
+
+def _held(snapshot: Snapshot, controller: Controller, ordinals: Set[int]) -> dict[str, str]:
+    known = pins(snapshot, ordinals) if ordinals else {}
     if not known:
-        return vacant
+        return {}
     spec = pod_of_nobody(snapshot.object, controller).spec
     there = {ordinal: snapshot.machines[name] for ordinal, name in known.items() if name in snapshot.machines}
-    fit = {ordinal: known[ordinal] for ordinal, machine in there.items() if matches(spec, machine)}
-    return tuple(replace(place, pinned=fit.get(str(place.ordinal), "")) for place in vacant)
+    return {ordinal: known[ordinal] for ordinal, machine in there.items() if matches(spec, machine)}

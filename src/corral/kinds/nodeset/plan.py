@@ -3,11 +3,13 @@
     too few workers                  create the missing ones (see `places`), lowest ordinal first, some in each pass
     too many workers                 choose which to remove, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is created again under its name
+    a pod that waits for a node      that is gone, to which it was pinned: delete it; it is created again elsewhere
     a pod that Slurm has lost        a slurmd whose record is gone never registers again: replace the pod
     a worker that has to register    give it the values of its Kubernetes node; replace one that registered wrong
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it, create it again
     a Kubernetes node in trouble     drain its workers; if it is cordoned, move them when they have no jobs
-    a pod that goes without us       drain its node until the next pod is ready; end it if it has no job and hangs
+    a pod that goes without us       drain its node until the next pod is ready; end it if it hangs (see `going`)
+    drained, but for something else  say what it is drained for now (see `reasons`)
     our drain on a worker that stays             remove the drain
     somebody's drain that slurmctld has lost     set it again (see `restoring`)
     a changed state in Slurm         show it as conditions of the worker's pod
@@ -35,12 +37,14 @@ from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.farewell import farewell
 from corral.kinds.nodeset.fates import Fates, fates_of
+from corral.kinds.nodeset.going import going
 from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.machine import Trouble
-from corral.kinds.nodeset.making import ended, guarded, history, made, remade
+from corral.kinds.nodeset.making import ended, freed, guarded, history, made, remade
 from corral.kinds.nodeset.places import lasting
+from corral.kinds.nodeset.reasons import reason_for, says_something_else
 from corral.kinds.nodeset.registering import stale_forgotten, told_of_machines
-from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, hung, kept_free, left_alone, removed, slurm_call
+from corral.kinds.nodeset.removal import ARRIVES_WITHIN_S, kept_free, left_alone, removed, slurm_call
 from corral.kinds.nodeset.reservation import opened, reserved
 from corral.kinds.nodeset.resized import resized
 from corral.kinds.nodeset.restoring import restored
@@ -82,8 +86,7 @@ def _decided(snapshot: Snapshot, controller: Controller) -> Plan:
         opened(snapshot),
         _gone(snapshot, fates),
         _off_troubled_machines(snapshot, fates.settled),
-        _off_pods_that_go(snapshot),
-        hung(snapshot),
+        going(snapshot),
         fates.waiting,
         scaled_in(nodeset, lambda: lasting(snapshot, controller, fates.asked), snapshot.claims, snapshot.workers),
         _not_yet(fates),
@@ -102,8 +105,7 @@ def _looked_after(snapshot: Snapshot) -> Plan:
         told_of_machines(snapshot.now, snapshot.live),
         restored(snapshot, snapshot.live),
         *(_kept_off_its_machine(snapshot, worker, trouble) for worker, trouble in troubled),
-        _off_pods_that_go(snapshot),
-        hung(snapshot),
+        going(snapshot),
     )
 
 
@@ -135,6 +137,7 @@ def _gone(snapshot: Snapshot, fates: Fates) -> Plan:
         removed(snapshot, fates.wrong, "wrong registration"),
         removed(snapshot, fates.rolling.replaced, "rollout"),
         remade(fates.rolling.remade),
+        freed(fates.unpinned),
     )
 
 
@@ -162,8 +165,8 @@ def _kept(snapshot: Snapshot, staying: Sequence[Worker]) -> Plan:
     A worker that is not ready, or has not registered, keeps its drain until then: Slurm would give a job to a slurmd
     that is not there, or is elsewhere by now. slurmctld does not undrain an invalid node; its worker is replaced.
     """
-    known = [w for w in staying if w.has_our_drain and w.is_ready and w.facts not in (Facts.UNKNOWN, Facts.ARRIVING)]
-    ours = [worker for worker in known if not worker.is_invalid]
+    there = [w for w in staying if w.has_our_drain and w.is_ready and w.facts is not Facts.UNKNOWN]
+    ours = [worker for worker in there if not worker.arrives and not worker.is_invalid]
     message = "the reason for Corral's drain is gone"
     return each((slurm_call(snapshot, Undrain(node=w.name), "WorkerStays", message),) for w in ours)
 
@@ -182,17 +185,9 @@ def _off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Pl
 
 def _kept_off_its_machine(snapshot: Snapshot, worker: Worker, trouble: Trouble) -> Plan:
     may_get_jobs = worker.node is not None and worker.facts in (Facts.FREE, Facts.BUSY)
-    return Plan(actions=kept_free(snapshot, worker, trouble.why)) if may_get_jobs else NOTHING
-
-
-def _off_pods_that_go(snapshot: Snapshot) -> Plan:
-    """Somebody deletes the pod, or it has ended: until slurmctld misses its slurmd, it would give it jobs to lose.
-
-    Our own deletions come after the record. `_kept` removes the drain when the next pod of that name is ready.
-    """
-    going = [worker for worker in snapshot.workers if worker.pod is not None and not worker.is_live]
-    may_get_jobs = [w for w in going if w.node and w.facts in (Facts.FREE, Facts.BUSY) and not w.is_somebodys]
-    return each(kept_free(snapshot, worker, "loss of its pod", pod_stays=False) for worker in may_get_jobs)
+    is_drained = worker.facts in (Facts.DRAINING, Facts.DRAINED)
+    is_due = may_get_jobs or (is_drained and says_something_else(worker, reason_for(snapshot, worker, trouble.why)))
+    return Plan(actions=kept_free(snapshot, worker, trouble.why)) if is_due else NOTHING
 
 
 def _not_yet(fates: Fates) -> Plan:

@@ -14,7 +14,8 @@ later.
 
 slurmctld keeps what a node registered with first. A record that says otherwise than its worker does now is therefore
 forgotten before the worker's slurmd starts. One that was missed then costs the worker a replacement, if it lacks what
-the worker brings: CPUs, memory, Gres, features. Weight, topology and more features people give while it runs.
+the worker brings (CPUs, memory, Gres, features) or sets other memory or cores aside. Weight, topology and more features
+people give while it runs; the layout of sockets is what slurmd finds, unless it is told.
 """
 
 import re
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from corral.kinds import names
 from corral.kinds.nodeset.spec import NodeSet
@@ -91,7 +94,16 @@ def said_by(pod: Pod) -> str:
 
 def is_registered_wrong(line: str, node: slurm.Node) -> bool:
     """Whether what slurmctld has on record is not what the worker brings."""
-    return _is_wrong(line, node.cpus, node.memory_mb, node.features, node.gres)
+    is_wrong = _is_wrong(line, node.cpus, node.memory_mb, node.features, node.gres)
+    return is_wrong or _is_set_aside_otherwise(line, node.memory_mb, node.memory_aside_mb, node.cores_aside)
+
+
+@lru_cache(maxsize=1024)
+def _is_set_aside_otherwise(line: str, memory_mb: int, memory_aside_mb: int | None, cores_aside: int | None) -> bool:
+    """Slurm drops a MemSpecLimit that leaves no memory for jobs; a new registration would not change that."""
+    said = _words(line)
+    other_memory = memory_aside_mb is not None and 0 < said.memory_aside_mb != memory_aside_mb
+    return (other_memory and said.memory_aside_mb < memory_mb) or _differ(said.cores_aside or 0, cores_aside or 0)
 
 
 @lru_cache(maxsize=1024)  # thousands of workers register with a handful of lines
@@ -121,7 +133,16 @@ def is_of_another(line: str, node: slurm.Node) -> bool:
         or bool(node.features and said.features != {*node.features})
         or bool(said.weight and node.weight and said.weight != node.weight)
         or bool(said.topology and node.topology and said.topology != node.topology)
+        or node.memory_aside_mb not in (None, said.memory_aside_mb)
+        or (said.cores_aside is not None and node.cores_aside not in (None, said.cores_aside))
+        or (node.layout is not None and _is_laid_out_otherwise(said.layout, node.layout))
     )
+
+
+def _is_laid_out_otherwise(said: slurm.Layout, on_record: slurm.Layout) -> bool:
+    """In what the line says of it; 0: not said."""
+    words, known = msgspec.structs.astuple(said), msgspec.structs.astuple(on_record)
+    return any(_differ(*one) for one in zip(words, known, strict=True))
 
 
 def cpus(slurmd: Container) -> int:
@@ -161,6 +182,9 @@ class _Words(NamedTuple):
     features: frozenset[str]
     topology: str
     gres: Mapping[str, int]
+    memory_aside_mb: int
+    cores_aside: int | None  # None: told by a list of CPUs
+    layout: slurm.Layout
 
 
 @lru_cache(maxsize=1024)
@@ -174,6 +198,19 @@ def _words(line: str) -> _Words:
         features=frozenset(one for key in _FEATURES for one in words.get(key, "").split(",") if one),
         topology=words.get("topology", ""),
         gres=_gres(words.get("gres", "")),
+        memory_aside_mb=_number(words.get("memspeclimit", "")),
+        cores_aside=None if "cpuspeclist" in words else _number(words.get("corespeccount", "")),
+        layout=_layout(words),
+    )
+
+
+def _layout(words: Mapping[str, str]) -> slurm.Layout:
+    boards, per_board = (_number(words.get(key, "")) for key in ("boards", "socketsperboard"))
+    return slurm.Layout(
+        boards=boards,
+        sockets=_number(words.get("sockets", "")) or per_board * max(boards, 1),
+        cores_per_socket=_number(words.get("corespersocket", "")),
+        threads_per_core=_number(words.get("threadspercore", "")),
     )
 
 

@@ -5,26 +5,23 @@ followed here is in `plan`.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
-from corral.engine import NOTHING, Action, Delete, EmitEvent, Outside, Plan, Wait, target
+from corral.engine import NOTHING, Action, EmitEvent, Outside, Plan, Wait, target
 from corral.kinds.nodeset import force
-from corral.kinds.nodeset.body import SHORT_GRACE_S
-from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, NodeCall
+from corral.kinds.nodeset.calls import Drain, Forget, NodeCall
 from corral.kinds.nodeset.each import beside, each
+from corral.kinds.nodeset.ending import deleted, ended_now
 from corral.kinds.nodeset.facts import Facts
-from corral.kinds.nodeset.leaving import without
+from corral.kinds.nodeset.reasons import reason_for, says_something_else
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.whose import has_drain
-from corral.kinds.nodeset.words import jobs_text, some
+from corral.kinds.nodeset.words import jobs_text
 from corral.kinds.nodeset.workers import Worker
-from corral.kube.meta import ref
 from corral.slurm.values import Node
 
 REMOVED_MAX = 100  # in one pass; each is two calls
 DRAINED_MAX = 250  # in one pass
 ARRIVES_WITHIN_S = 30.0  # how often to check whether a running slurmd has registered; Slurm's own changes come sooner
-ENDS_WITHIN_S = 60.0  # a pod that is deleted and has no jobs
 FREED = (Facts.DRAINED, Facts.UNREGISTERED)
 LOOK_AGAIN_S = 1.0  # after a drain: an idle node is drained at once
 
@@ -38,6 +35,7 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
     reserved = [worker for worker in provenly_free if _is_reserved_by_others(snapshot, worker)]
     ready = [worker for worker in provenly_free if not _is_reserved_by_others(snapshot, worker)][:REMOVED_MAX]
     to_drain = [worker for worker in leaving if worker.facts in (Facts.FREE, Facts.BUSY) and worker.node is not None]
+    to_drain += [w for w in leaving if w.facts is Facts.DRAINING and _needs_other_words(snapshot, w, why)]
     held = [worker for worker in leaving if worker.facts in (Facts.DRAINING, Facts.BUSY)]
     arriving = [worker for worker in leaving if worker.facts is Facts.ARRIVING]
     unclear = [worker for worker in leaving if worker.facts is Facts.UNKNOWN]
@@ -49,57 +47,28 @@ def removed(snapshot: Snapshot, leaving: Sequence[Worker], why: str, *, spares_o
     waits = [_draining(worker) for worker in held] + [_unclear(worker) for worker in unclear]
     waits += [_arriving(worker) for worker in arriving] + [_reserved(worker) for worker in reserved]
     again_after_s = LOOK_AGAIN_S if to_drain else ARRIVES_WITHIN_S if arriving else None
-    return beside(each(groups), _forced(snapshot, held, why), Plan(waits=tuple(waits), again_after_s=again_after_s))
+    return beside(each(groups), hurried(snapshot, held, why), Plan(waits=tuple(waits), again_after_s=again_after_s))
 
 
-def hung(snapshot: Snapshot, *, spares_others: bool = True) -> Plan:
-    """Pods that were deleted and have no job to wait for, but do not end: some container does not hear its TERM, and
-    their grace period is long. Those that wait for jobs are named, with the way to end them."""
-    waiting = [worker for worker in snapshot.workers if worker.body.waits_since is not None]
-    if not waiting:
-        return NOTHING
-    over = [worker for worker in hanging(snapshot, spares_others=spares_others) if not snapshot.steps.get(worker.name)]
-    late = [worker for worker in without(waiting, over) if _hangs(snapshot, worker)]
-    waits = tuple(_waits_for_jobs(snapshot, worker) for worker in late)
-    again = Plan(waits=waits, again_after_s=ENDS_WITHIN_S)
-    return removed(snapshot, over, "pod that hangs", spares_others=spares_others) + again
-
-
-def hanging(snapshot: Snapshot, *, spares_others: bool = True) -> list[Worker]:
-    """Of whom Slurm says that they have no job; they are looked into first, for Slurm may have lost its records."""
-    free = [worker for worker in snapshot.workers if worker.body.waits_since is not None and worker.facts in FREED]
-    return [worker for worker in free if _hangs(snapshot, worker) and not (spares_others and worker.is_somebodys)]
-
-
-def _waits_for_jobs(snapshot: Snapshot, worker: Worker) -> Wait:
-    steps = snapshot.steps.get(worker.name)
-    what = f"steps {some(steps)} run there" if steps else jobs_text(worker.jobs)
-    command = f"kubectl -n {snapshot.object.metadata.namespace} delete pod {worker.name} --grace-period={SHORT_GRACE_S}"
-    message = f"the pod of {worker.name} was deleted and waits for its jobs to end: {what}"
-    return Wait(reason="PodWaitsForJobs", message=f"{message}. To end it with them: {command}")
-
-
-def _hangs(snapshot: Snapshot, worker: Worker) -> bool:
-    since = worker.body.waits_since
-    return since is not None and snapshot.now - since >= timedelta(seconds=ENDS_WITHIN_S)
-
-
-def _forced(snapshot: Snapshot, held: Sequence[Worker], why: str) -> Plan:
+def hurried(snapshot: Snapshot, held: Sequence[Worker], why: str) -> Plan:
     """Only where people asked for it; see `force`."""
     if force.limit(snapshot) is None:
         return NOTHING
-    return beside(*(_forced_one(snapshot, worker, why) for worker in held))
+    return beside(*(_hurried(snapshot, worker, why, reason_for(snapshot, worker, why)) for worker in held))
 
 
-def _forced_one(snapshot: Snapshot, worker: Worker, why: str) -> Plan:
-    reason = _reason(snapshot, worker, why)
+def _hurried(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> Plan:
     if force.is_overdue(snapshot, worker, reason):
         return Plan(actions=force.forced(snapshot, worker, why))
-    if force.is_drained_for_something_else(snapshot, worker, reason):
-        begins = (*drained(snapshot, worker, why), *force.warned_at_once(snapshot, worker, why))
-        return Plan(actions=begins, again_after_s=LOOK_AGAIN_S)
     told = force.warned_again(snapshot, worker, why, reason)
     return Plan(actions=told, again_after_s=force.next_look_s(snapshot, worker, reason))
+
+
+def _needs_other_words(snapshot: Snapshot, worker: Worker, why: str) -> bool:
+    """Drained by us for something else; or by slurmctld, where the time that people allow begins with our reason."""
+    reason = reason_for(snapshot, worker, why)
+    is_slurmctlds = worker.has_drain and not (worker.is_somebodys or worker.has_our_drain)
+    return says_something_else(worker, reason) or (is_slurmctlds and force.limit(snapshot) is not None)
 
 
 def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
@@ -109,13 +78,15 @@ def _is_reserved_by_others(snapshot: Snapshot, worker: Worker) -> bool:
 
 
 def drained(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool = True) -> tuple[Action, ...]:
-    call = Drain(node=worker.name, reason=_reason(snapshot, worker, why), spares_others=spares_others)
+    """Somebody who drains it in this moment is spared where it is ours already, whatever for."""
+    spares = spares_others or worker.has_drain
+    call = Drain(node=worker.name, reason=reason_for(snapshot, worker, why), spares_others=spares)
     return _told(snapshot, call, "WorkerLeaves", f"to be removed ({why}); {jobs_text(worker.jobs)}")
 
 
 def kept_free(snapshot: Snapshot, worker: Worker, why: str, *, pod_stays: bool = True) -> tuple[Action, ...]:
     """Drain it, but do not remove it."""
-    call = Drain(node=worker.name, reason=_reason(snapshot, worker, why))
+    call = Drain(node=worker.name, reason=reason_for(snapshot, worker, why))
     until = "that is resolved, its pod stays" if pod_stays else "its next pod is ready"
     message = f"{why}: no new jobs until {until}; {jobs_text(worker.jobs)}"
     return _told(snapshot, call, "MachineInTrouble" if pod_stays else "PodGoes", message)
@@ -127,11 +98,6 @@ def _told(snapshot: Snapshot, call: Drain, reason: str, message: str) -> tuple[A
     return slurm_call(snapshot, call, reason, message), told
 
 
-def _reason(snapshot: Snapshot, worker: Worker, why: str) -> str:
-    is_its_machines = worker.trouble is not None and worker.trouble.why == why
-    return f"{REASON_PREFIX}{why}" if is_its_machines else f"{REASON_PREFIX}{why} of {ref(snapshot.object)}"
-
-
 def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool) -> tuple[Action, ...]:
     """First the node, directly after it the pod."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, no jobs left"
@@ -139,9 +105,8 @@ def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool
     if worker.pod is None or (worker.is_leaving and worker.body.waits_since is None):
         return (forget,)
     if worker.is_leaving:
-        hangs = f"it was deleted more than {ENDS_WITHIN_S:g} s ago, {proof}: it has {SHORT_GRACE_S} s to end"
-        return forget, Delete(target=target(worker.pod), grace_period_s=SHORT_GRACE_S, reason="PodHangs", message=hangs)
-    return forget, Delete(target=target(worker.pod), reason="WorkerLeaves", message=f"{why}: {proof}")
+        return forget, *ended_now(worker, worker.pod, "PodHangs", f"it was deleted and does not end, {proof}")
+    return forget, deleted(worker, worker.pod, "WorkerLeaves", f"{why}: {proof}")
 
 
 def slurm_call(snapshot: Snapshot, call: NodeCall, reason: str, message: str) -> Outside:

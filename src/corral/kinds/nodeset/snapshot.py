@@ -43,6 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     door: Door = Door()  # of its partition, asked for only when it is being deleted
     left: Left | None = None  # of slurmctld, while the Controller is missing
     steps: Mapping[str, tuple[str, ...]] = EMPTY  # of jobs, by worker that was looked into, and could be
+    stepped_at: Mapping[str, datetime] = EMPTY  # when steps were seen there last, of those that are looked into
     before: Before | None = None
 
     @derived
@@ -79,6 +80,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.controller == later.controller
         and earlier.left == later.left
         and earlier.steps == later.steps
+        and earlier.stepped_at == later.stepped_at
         and earlier.reservation == later.reservation
         and earlier.door == later.door
         and before.spec == after.spec

@@ -82,6 +82,8 @@ def placed(nobody: Pod, nodeset: NodeSet, place: Place, *, stays: bool = True) -
         spec = replace(spec, tolerations=staying(spec.tolerations))
     if place.machine:
         metadata = replace(metadata, annotations={**metadata.annotations, names.MACHINE: place.machine})
+    if place.pinned:
+        metadata = replace(metadata, annotations={**metadata.annotations, names.PINNED: place.pinned})
     bound = place.machine or place.pinned
     return Pod(metadata=metadata, spec=bound_to(spec, bound) if bound else spec)
 

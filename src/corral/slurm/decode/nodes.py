@@ -1,13 +1,14 @@
 """Nodes, and what names groups of them: partitions and reservations. Pure."""
 
 import math
+from functools import lru_cache
 
 import msgspec
 
 from corral.slurm.answers import Envelope
 from corral.slurm.decode.fields import Number, Text, Words, count_of, hosts, minutes_of, number_of, time_of, words_of
 from corral.slurm.states import node_state
-from corral.slurm.values import Node, Partition, Reservation
+from corral.slurm.values import Layout, Node, Partition, Reservation
 
 
 class WireNode(msgspec.Struct):
@@ -30,6 +31,12 @@ class WireNode(msgspec.Struct):
     alloc_cpus: Number = 0
     real_memory: Number = 0
     alloc_memory: Number = 0
+    specialized_memory: Number = None
+    specialized_cores: Number = None
+    boards: Number = 0
+    sockets: Number = 0
+    cores: Number = 0
+    threads: Number = 0
     weight: Number = 0
     topology: Text = None
     version: Text = ""
@@ -64,6 +71,9 @@ def node(wire: WireNode) -> Node:
         cpus_allocated=count_of(wire.alloc_cpus),
         memory_mb=count_of(wire.real_memory),
         memory_allocated_mb=count_of(wire.alloc_memory),
+        memory_aside_mb=None if wire.specialized_memory is None else count_of(wire.specialized_memory),
+        cores_aside=None if wire.specialized_cores is None else count_of(wire.specialized_cores),
+        layout=_layout(*map(count_of, (wire.boards, wire.sockets, wire.cores, wire.threads))),
         weight=count_of(wire.weight),
         topology=wire.topology,
         slurmd_version=wire.version or "",
@@ -71,6 +81,12 @@ def node(wire: WireNode) -> Node:
         registered_at=time_of(wire.slurmd_start_time),
         busy_until=time_of(wire.last_busy),
     )
+
+
+@lru_cache(maxsize=1024)  # thousands of nodes are of a few makes
+def _layout(boards: int, sockets: int, cores: int, threads: int) -> Layout | None:
+    said = Layout(boards=boards, sockets=sockets, cores_per_socket=cores, threads_per_core=threads)
+    return said if sockets else None
 
 
 class WirePartitionNodes(msgspec.Struct):

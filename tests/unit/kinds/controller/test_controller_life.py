@@ -37,6 +37,7 @@ class ScriptedSlurmctld:
         self.digest = ""
         self.refuses = ""
         self.is_gone = False
+        self.key = b""  # that workers have mounted
         self.revival: dict[str, object] | None = None
         self.asked: list[str] = []
 
@@ -46,6 +47,8 @@ class ScriptedSlurmctld:
         self.asked.append(command[0].rpartition("-")[2])
         if self.is_gone:
             raise Unreachable(Subject("exec", "pods", namespace, pod), "no route")
+        if command[0] == "cat":
+            return Answer(0, self.key)
         if command[0] == STATE:
             return said(digest=self.digest, version="26.05.5", up=True, revival=self.revival)
         if command[0] == REGISTER:

@@ -1,5 +1,8 @@
 """A Secret of ours that somebody deletes: the running daemons go on with the key that they have."""
 
+import asyncio
+import base64
+
 import msgspec
 import pytest
 
@@ -14,6 +17,7 @@ from corral.kube.errors import Subject, Unreachable
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import Pod, PodSpec, Secret
 from tests.unit.kinds.controller.builders import a_snapshot, settled
+from tests.unit.kinds.controller.test_controller_life import World
 
 SLURM, JWT = "demo-auth-slurm", "demo-auth-jwt"
 
@@ -121,3 +125,62 @@ async def test_pods_are_asked_one_after_the_other_until_every_key_is_there() -> 
 
 def test_a_kept_key_is_not_shown() -> None:
     assert "secret" not in repr(KeptKeys({names.JWT_KEY: b"secret"}))
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_new_key_is_made_as_soon_as_the_last_worker_is_gone_that_did_not_give_the_old_one() -> None:
+    world = World()
+    world.slurmctld.is_gone = True  # nobody answers from inside
+    world.start_worker()
+    world.add("Controller", "demo")
+    world.operator.start()
+    await asyncio.sleep(30)
+    assert world.condition("Stalled") == ("True", "KeyLost")
+    assert world.server.get(Secret, SLURM, "default") is None
+
+    world.server.remove(Pod, "worker-0", "default")
+    await asyncio.sleep(2)
+    await world.operator.stop()
+    assert world.server.get(Secret, SLURM, "default") is not None
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_worker_that_has_come_back_is_asked_for_its_key_at_once() -> None:
+    world = World()
+    key = key_of(settled(), SLURM)
+    world.slurmctld.is_gone = True
+    world.start_worker()
+    world.add("Controller", "demo")
+    world.operator.start()
+    await asyncio.sleep(30)
+
+    world.slurmctld.is_gone, world.slurmctld.key = False, key
+    ready = [{"type": "Ready", "status": "True", "message": "its kubelet is back"}]
+    world.server.edit(Pod, "worker-0", "default", merge={"status": {"conditions": ready}}, subresource="status")
+    await asyncio.sleep(2)
+    await world.operator.stop()
+    made = world.server.get(Secret, SLURM, "default")
+    assert made is not None
+    assert base64.b64decode(made["data"][names.SLURM_JWKS]) == key
+
+
+def passes(world: World) -> float:
+    found = (one for metric in world.operator.metrics.registry.collect() for one in metric.samples)
+    return sum(one.value for one in found if one.name == "controller_runtime_reconcile_total")
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_while_no_key_is_missing_workers_that_come_and_go_are_nothing_to_their_controller() -> None:
+    world = World()
+    world.add("Controller", "demo")
+    world.operator.start()
+    await asyncio.sleep(3)
+    world.start_pod()
+    await asyncio.sleep(30)
+    before = passes(world)
+    world.start_worker()
+    await asyncio.sleep(5)
+    world.server.remove(Pod, "worker-0", "default")
+    await asyncio.sleep(5)
+    assert passes(world) == before
+    await world.operator.stop()

@@ -11,21 +11,23 @@ from msgspec.structs import replace
 from corral.engine import Plan, RemoveFinalizer
 from corral.kinds.controller.shell import Answer
 from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.farewell import to_look_into
 from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.looks import steps_on
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.spec import NodeSet
-from corral.kube.errors import Subject, Unreachable
+from corral.kube.errors import ServerError, Subject, Unreachable
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Observed, View
-from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_job, a_snapshot, a_view, a_worker
+from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_job, a_snapshot, a_view, a_worker, deleted_ago
 from tests.unit.kinds.nodeset.test_nodeset_life import World, a_world, manifest
 from tests.unit.kinds.nodeset.test_nodeset_plan import deleted, reasons
 
 SILENT = [a_worker(n, jobs=UNKNOWN) for n in (0, 1)]
 ONE_BUSY = {"gpu-0": (), "gpu-1": ("7.extern", "7.batch")}
 SLURMCTLD = "slurm-controller-0"
+YEARS = ((0, GRACE_S), (1, GRACE_S), (2, 30))  # time to end, by ordinal
 
 
 def left(*, gone_s: float = 60, runs: bool = False, said: View | None = None) -> Left:
@@ -143,6 +145,7 @@ def test_workers_are_looked_into_only_when_nothing_else_can_tell(
     assert to_look_into(replace(snapshot, left=found)) == looked_into
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_a_look_that_fails_says_nothing() -> None:
     class Shell:
         async def run(self, namespace: str, pod: str, command: tuple[str, ...], **_: object) -> Answer:
@@ -153,6 +156,40 @@ async def test_a_look_that_fails_says_nothing() -> None:
 
     found = await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(5)])
     assert found == {"gpu-1": ("7.batch",), "gpu-2": ()}
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_connection_that_breaks_once_does_not_make_a_deletion_wait() -> None:
+    class Shell:
+        broken = 1
+
+        async def run(self, namespace: str, pod: str, command: tuple[str, ...], **_: object) -> Answer:
+            if self.broken:
+                self.broken -= 1
+                raise Unreachable(Subject("exec", "Pod", namespace, pod), "the connection ended")
+            return Answer(0, b'{"steps":[]}')
+
+    assert await steps_on(Shell(), "lab", ["gpu-0"]) == {"gpu-0": ()}
+
+
+async def test_where_the_container_has_ended_nothing_runs() -> None:
+    """As of a pod that is being deleted, in which another container does not hear its TERM."""
+
+    class Shell:
+        async def run(self, namespace: str, pod: str, command: tuple[str, ...], **_: object) -> Answer:
+            said = 'unable to upgrade connection: container not found ("slurmd")'
+            raise ServerError(Subject("exec", "Pod", namespace, pod), said, status=500)
+
+    assert await steps_on(Shell(), "lab", ["gpu-0"]) == {"gpu-0": ()}
+
+
+def test_one_that_somebody_deleted_and_that_waits_for_its_job_is_one_of_them() -> None:
+    idle, busy, given_little = (deleted_ago(a_worker(n, jobs=UNKNOWN), 5, grace_s=s) for n, s in YEARS)
+    snapshot = replace(a_snapshot(idle, busy, given_little, deleted=True, controller=None), left=left())
+    assert to_look_into(snapshot) == ("gpu-0", "gpu-1")
+    found = plan(replace(snapshot, steps=ONE_BUSY))
+    assert (deleted(found), "gpu-1 (7.extern, 7.batch)" in found.waits[-1].message) == (["gpu-0"], True)
+    assert deleted(decided(left(gone_s=601), idle, busy, given_little, force_s=600)) == ["gpu-0", "gpu-1"]
 
 
 def test_a_pod_whose_slurmd_never_ran_or_that_has_ended_goes_at_once() -> None:

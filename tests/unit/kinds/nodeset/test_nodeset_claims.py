@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from corral.engine import Create, Delete, Outcome, Plan, RemoveFinalizer
 from corral.kinds import names
+from corral.kinds.nodeset.controller import machine_of
 from corral.kinds.nodeset.ordinals import folded, unfolded
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.report import decided_by, report
@@ -179,6 +180,37 @@ def test_a_pinned_worker_comes_back_to_its_node_even_while_that_takes_nobody() -
 
 def test_a_pin_ends_with_its_node_and_without_one_a_worker_is_free() -> None:
     assert bound(plan(pinning(machines=[], pins={"0": "m1"}))) == {"gpu-0": [], "gpu-1": []}
+
+
+def waiting_for(machine: str, node_name: str = "") -> AWorker:
+    worker = a_worker(0, phase="Pending", registered=False)
+    assert worker.pod is not None
+    metadata = replace(worker.pod.metadata, annotations={names.PINNED: machine})
+    return replace(
+        worker, pod=replace(worker.pod, metadata=metadata, spec=replace(worker.pod.spec, node_name=node_name))
+    )
+
+
+def deleted_pods(decided: Plan) -> list[str]:
+    return [action.target.name for action in decided.actions if isinstance(action, Delete)]
+
+
+def test_a_pod_that_waits_for_a_node_that_is_gone_is_made_again() -> None:
+    stuck = pinning(waiting_for("m1"), machines=[], pins={"0": "m1"}, replicas=1)
+    assert deleted_pods(plan(stuck)) == ["gpu-0"]
+
+
+def test_a_pod_that_waits_for_the_node_that_it_is_pinned_to_or_has_one_stays() -> None:
+    for worker, machines in ((waiting_for("m1-cordoned"), ["m1-cordoned"]), (waiting_for("m1", node_name="m1"), [])):
+        (machine,) = machines or ["m1"]
+        assert deleted_pods(plan(pinning(worker, machines=machines, pins={"0": machine}, replicas=1))) == []
+
+
+def test_a_node_brings_back_whoever_waits_for_it() -> None:
+    (waiting,), (there,) = ([w.pod] for w in (waiting_for("m1"), waiting_for("m1", node_name="m2")))
+    assert waiting is not None
+    assert there is not None
+    assert (machine_of(waiting), machine_of(there)) == (("m1",), ("m2",))
 
 
 def test_where_workers_are_is_remembered_by_ordinal() -> None:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from corral.engine import Action, Create, Delete, EmitEvent, Outside
 from corral.kinds import names
-from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, Forget, Undrain
+from corral.kinds.nodeset.body import GRACE_S
+from corral.kinds.nodeset.calls import REASON_PREFIX, Drain, End, Forget, Undrain
 from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -119,7 +120,7 @@ def some_workers(draw: st.DrawFn) -> dict[str, AWorker]:
             told = draw(st.sampled_from([None, NOW - OLD, NOW - timedelta(seconds=80)]))
             node = replace(node, registered_at=told, reason_at=draw(st.sampled_from([None, NOW - OLD, NOW])))
         if pod is not None and pod.metadata.deletion_timestamp is not None:
-            pod = deleted_ago(worker, draw(st.sampled_from([5, 90])), grace_s=draw(st.sampled_from([30, 9000]))).pod
+            pod = deleted_ago(worker, draw(st.sampled_from([5, 90])), grace_s=draw(st.sampled_from([30, GRACE_S]))).pod
         if pod is not None:
             shown = draw(st.sampled_from(["nothing", "its state", "its state before"]))
             before = worker.node if shown != "nothing" else None
@@ -218,12 +219,16 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
                 continue
             assert worker.jobs == ()
             assert not may_register(snapshot, worker)
+            if worker.pod is not None and worker.pod.metadata.deletion_timestamp is not None:
+                assert snapshot.steps[action.target.name] == ()  # somebody deleted it, and it may wait for jobs
             if action.reason == "PodOutdated":
                 assert not has_registered(worker)
                 continue  # its slurmd does not run, and the record stays with somebody's drain
-            before = actions[number - 1]
-            assert isinstance(before, Outside)
-            assert before.call == Forget(node=action.target.name, spares_others=not is_deleted)
+            calls = [one.call for one in actions[:number] if isinstance(one, Outside)]
+            is_going = worker.pod is not None and worker.pod.metadata.deletion_timestamp is not None
+            ends = [End(pod=action.target.name)] if is_going else []
+            assert calls == [Forget(node=action.target.name, spares_others=not is_deleted), *ends]
+            assert len(calls) == number  # directly before it
 
 
 def assert_it_had_no_job(snapshot: Snapshot, worker: AWorker) -> None:

@@ -130,7 +130,8 @@ def test_the_time_counts_from_when_it_was_to_go_and_not_from_a_drain_for_somethi
     found = decided(held, replicas=0, force_drain_after_seconds=3600)
     assert (calls(found), deleted(found)) == ([Drain(node="gpu-0", reason=OURS)], [])
     assert "at 2026-11-16T03:00:00Z" in warnings(found, "JobsToBeKilled")[0].message
-    assert calls(decided(held, replicas=0)) == []  # without force it does not matter
+    unhurried = decided(held, replicas=0)
+    assert (calls(unhurried), warnings(unhurried, "JobsToBeKilled")) == ([Drain(node="gpu-0", reason=OURS)], [])
 
 
 def test_somebody_elses_drain_is_never_forced() -> None:

@@ -78,7 +78,8 @@ def test_an_outdated_worker_that_is_of_no_use_goes_first_and_holds_nobody_up(unf
 def test_of_many_that_are_of_no_use_for_a_moment_no_more_go_at_once_than_may_be_missing() -> None:
     blip = [old(unready(a_worker(n, state="MIXED", jobs=(n,)))) for n in range(6)]
     assert len(drains(decided(*blip, max_unavailable=2))) == 2
-    begun = [old(unready(a_worker(n, state="MIXED+DRAIN", reason=OURS, jobs=(n,)))) for n in range(2)]
+    reason = "corral: rollout of NodeSet lab/gpu"
+    begun = [old(unready(a_worker(n, state="MIXED+DRAIN", reason=reason, jobs=(n,)))) for n in range(2)]
     assert drains(decided(*begun, *blip[2:], max_unavailable=2)) == []
 
 

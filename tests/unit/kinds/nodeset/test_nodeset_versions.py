@@ -61,7 +61,8 @@ def test_the_next_one_waits_until_the_last_is_back(new: AWorker) -> None:
 
 
 def test_a_worker_that_holds_a_job_is_waited_for() -> None:
-    found = decided(of("24.11", a_worker(0, state="ALLOCATED+DRAIN", reason=OURS, jobs=(7,))))
+    reason = "corral: rollout of NodeSet lab/gpu"
+    found = decided(of("24.11", a_worker(0, state="ALLOCATED+DRAIN", reason=reason, jobs=(7,))))
 
     assert found.actions == ()
     assert "Draining" in reasons(found)

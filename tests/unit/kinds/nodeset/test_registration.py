@@ -301,6 +301,41 @@ def test_a_record_lacks_what_its_worker_brings_or_is_that_of_another(
     assert (is_registered_wrong(GPUS, node), is_of_another(GPUS, node)) == (wrong, of_another)
 
 
+ASIDE = f"{GPUS} MemSpecLimit=64 CoreSpecCount=1"
+LAID_OUT = "Feature=gpu,a100 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=960"
+TWO_BY_FOUR = slurm.Layout(boards=1, sockets=2, cores_per_socket=4, threads_per_core=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "wrong", "of_another"),
+    [
+        (ASIDE, {"memory_aside_mb": 64, "cores_aside": 1}, False, False),
+        (ASIDE, {"memory_aside_mb": None, "cores_aside": None}, False, False),
+        (ASIDE, {"memory_aside_mb": 32, "cores_aside": 1}, True, True),
+        (ASIDE, {"memory_aside_mb": 0, "cores_aside": 1}, True, True),
+        (ASIDE, {"memory_aside_mb": 64, "cores_aside": 2}, True, True),
+        (ASIDE, {"memory_aside_mb": 64, "cores_aside": 0}, False, True),
+        (GPUS, {"memory_aside_mb": 64, "cores_aside": 0}, False, True),
+        (GPUS, {"memory_aside_mb": 0, "cores_aside": 1}, False, True),
+        (f"{GPUS} MemSpecLimit=960", {"memory_aside_mb": 0}, False, True),
+        (f"{GPUS} CpuSpecList=0,1", {"cores_aside": 2}, False, False),
+        (GPUS, {"layout": TWO_BY_FOUR}, False, False),
+        (LAID_OUT, {"layout": TWO_BY_FOUR, "gres": ""}, False, False),
+        (LAID_OUT, {"layout": replace(TWO_BY_FOUR, sockets=1), "gres": ""}, False, True),
+        (LAID_OUT, {"layout": replace(TWO_BY_FOUR, cores_per_socket=2), "gres": ""}, False, True),
+        (LAID_OUT, {"layout": replace(TWO_BY_FOUR, threads_per_core=2), "gres": ""}, False, True),
+        (LAID_OUT, {"layout": None, "gres": ""}, False, False),
+        ("Feature=gpu,a100 Sockets=4 RealMemory=960", {"layout": TWO_BY_FOUR, "gres": ""}, False, True),
+    ],
+    ids=str,
+)
+def test_what_it_sets_aside_and_how_its_processors_are_laid_out_counts_too(
+    line: str, said: dict[str, object], wrong: bool, of_another: bool
+) -> None:
+    node = a_record(**said)
+    assert (is_registered_wrong(line, node), is_of_another(line, node)) == (wrong, of_another)
+
+
 def test_a_record_of_another_is_forgotten_before_slurmd_starts_and_costs_nothing_afterwards() -> None:
     def decided(phase: str) -> Plan:
         worker = saying(a_worker(0, phase=phase, state="IDLE"), GPUS, cpus=2, memory_mb=960, age_s=600)
