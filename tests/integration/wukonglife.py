@@ -13,6 +13,7 @@ from corral.kinds.addresspool.spec import AddressPool, AddressPoolSpec
 from corral.kinds.nodebridge.controller import controller as bridge_controller
 from corral.kinds.nodebridge.spec import NodeBridge
 from corral.kinds.wukong.api.kubevirt import VirtualMachine
+from corral.kinds.wukong.api.snapshots import VirtualMachineSnapshot
 from corral.kinds.wukong.controller import controller
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.controller import controller as snapshot_controller
@@ -68,14 +69,14 @@ def definitions(cluster: Cluster) -> Iterator[None]:
     cluster.define(to_yaml(*(crd_of(kind) for kind in (Wukong, WukongSnapshot, AddressPool, NodeBridge))))
     cluster.define(as_yaml(vm_crds()))
     yield
-    let_go_of_machines(cluster)
+    for kind in (VirtualMachine, VirtualMachineSnapshot):
+        let_go(cluster, kind.resource.plural_and_group)
     names = [crd["metadata"]["name"] for crd in vm_crds()]
     cluster.kubectl("delete", "crd", *names, "--ignore-not-found", "--timeout=60s")
 
 
-def let_go_of_machines(cluster: Cluster) -> None:
-    """Those that a test which failed has left, and that no stand-in ends any more: their definition would never go."""
-    kind = VirtualMachine.resource.plural_and_group
+def let_go(cluster: Cluster, kind: str) -> None:
+    """Of those that a test has left, and that no stand-in ends any more: their definition would never go."""
     found = cluster.try_kubectl("get", kind, "--all-namespaces", "--output=json").stdout
     for left in msgspec.json.decode(found or '{"items": []}')["items"]:
         name, namespace = left["metadata"]["name"], left["metadata"]["namespace"]

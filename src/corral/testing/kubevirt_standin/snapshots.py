@@ -23,6 +23,7 @@ from corral.testing.kubevirt_standin.access import Access, made_at
 from corral.testing.kubevirt_standin.volumes import CONTENT_MARK
 
 UID_MARK = "standin/restore-uid"
+FINALIZER = "snapshot.kubevirt.io/vmsnapshot-protection"
 
 Where = tuple[str, str]
 
@@ -55,7 +56,12 @@ class Snapshots:
         machine: VirtualMachine | None,
         instance: VirtualMachineInstance | None,
     ) -> None:
-        if snapshot.status.phase == "":
+        finalizers = snapshot.metadata.finalizers
+        if snapshot.metadata.deletion_timestamp is not None:
+            await self._let_go(snapshot)
+        elif FINALIZER not in finalizers:
+            await self._access.patch(snapshot, {"metadata": {"finalizers": [*finalizers, FINALIZER]}})
+        elif snapshot.status.phase == "":
             await self._access.set_status(snapshot, {"phase": "InProgress", "readyToUse": False})
         elif snapshot.status.phase == "InProgress" and machine is not None:
             status = self._taken(snapshot, machine, instance)
@@ -83,21 +89,19 @@ class Snapshots:
         }
 
     async def _keep(self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, included: list[str]) -> None:
-        """A VolumeSnapshot for each volume, and the content that names them; all go with the snapshot."""
+        """The content, and a VolumeSnapshot for each volume, which goes with it.
+
+        The content has no owner: Kubernetes' collector takes an owner that is not served for one that is gone.
+        """
         namespace, name = snapshot.metadata.namespace, _content_name(snapshot)
         if await self._access.find(VirtualMachineSnapshotContent, name, namespace) is not None:
             return
         claims = {v.name: backing_name(v) for v in machine.spec.template.spec.volumes if v.name in included}
         held = {volume: _held_by(snapshot, volume) for volume in claims}
-        owner = controller_reference(snapshot)
-        for volume, claim in claims.items():
-            source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
-            metadata = ObjectMeta(name=held[volume], namespace=namespace, owner_references=(owner,))
-            await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
         content = {
             "apiVersion": VirtualMachineSnapshotContent.resource.api_version,
             "kind": "VirtualMachineSnapshotContent",
-            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [msgspec.to_builtins(owner)]},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {
                 "virtualMachineSnapshotName": snapshot.metadata.name,
                 "source": {"virtualMachine": {"metadata": {}, "spec": msgspec.to_builtins(machine.spec)}},
@@ -108,6 +112,21 @@ class Snapshots:
             },
         }
         await self._access.create(VirtualMachineSnapshotContent.resource.untyped()(content=content))
+        made = await self._access.find(VirtualMachineSnapshotContent, name, namespace)
+        owners = (controller_reference(made),) if made is not None else ()
+        for volume, claim in claims.items():
+            source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
+            metadata = ObjectMeta(name=held[volume], namespace=namespace, owner_references=owners)
+            await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
+
+    async def _let_go(self, snapshot: VirtualMachineSnapshot) -> None:
+        meta = snapshot.metadata
+        content = await self._access.find(VirtualMachineSnapshotContent, _content_name(snapshot), meta.namespace)
+        if content is not None:
+            await self._access.delete(content)
+        if FINALIZER in meta.finalizers:
+            left = [name for name in meta.finalizers if name != FINALIZER]
+            await self._access.patch(snapshot, {"metadata": {"finalizers": left}})
 
     async def _volume(self, volume: VolumeSnapshot) -> None:
         if why := self.failing.get(volume.metadata.name):
