@@ -10,7 +10,6 @@ drawn from a seed, and so is how many jobs come between them: neither follows fr
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,9 +22,10 @@ import yaml
 
 from corral.testing.cluster import Cluster
 from corral.testing.localcluster import components
-from tests.e2e.test_first_job import COMMAND, Lab, provide_images, quickstart
+from tests.e2e.test_first_job import Lab, definitions, provide_images, quickstart
 from tests.e2e.test_kills import KILLED_TOO, Outage, delete, is_recorded_once, kill, not_up
 from tests.e2e.test_nodes import change, corral, nodeset
+from tests.kept_operator import KeptOperator
 
 pytestmark = pytest.mark.cluster
 
@@ -81,36 +81,21 @@ class Chaos(Lab):
 
     def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
         super().__init__(cluster, namespace)
-        self._log = log
-        self.operator = self._started()
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}
-        options = ("--health-port", "0", "--lease-namespace", self.namespace)
-        with self._log.open("ab") as log:
-            return subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log)
-
-    def kill_operator(self) -> None:
-        self.operator.kill()
-        self.operator.wait(timeout=30)
-        self.operator = self._started()
-
-    def stop(self) -> None:
-        self.operator.send_signal(signal.SIGTERM)
-        assert self.operator.wait(timeout=60) == 0, self._log.read_text()[-4000:]
+        options = ("--health-port", "0", "--lease-namespace", namespace)
+        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        self.operator = KeptOperator(*options, environment=environment, log=log)
 
 
 @pytest.fixture
 def chaos(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Iterator[Chaos]:
     provide_images(corral_cluster, "slurm:26.05", "mariadb:11.8")
-    crds = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True).stdout
-    corral_cluster.define(crds)
+    corral_cluster.define(definitions())
     lab = Chaos(corral_cluster, corral_namespace, tmp_path / "operator.log")
     try:
         yield lab
         lab.kubectl("delete", "slurm", "--all", "--timeout=300s", timeout_s=330)
     finally:
-        lab.stop()
+        lab.operator.stop()
 
 
 def drain_for_a_moment(lab: Chaos) -> None:
@@ -161,7 +146,7 @@ def script(lab: Chaos, luck: Random, outages: Outages) -> Iterator[Callable[[], 
         outages.of_victim.append(Outage(began, time.time()))
 
     killers: list[Callable[[], object]] = [
-        lab.kill_operator,
+        lab.operator.kill,
         kill_slurmctld,
         kill_slurmd,
         lambda: kill_api_server(lab),

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from tests.e2e.test_database import a_secret, certified
-from tests.e2e.test_first_job import CHECKOUT, COMMAND, Lab, lab
+from tests.e2e.test_first_job import CHECKOUT, Lab, lab
+from tests.kept_operator import COMMAND
 
 __all__ = ["lab"]
 

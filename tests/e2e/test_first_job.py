@@ -4,7 +4,6 @@ On the way somebody loses the volume with slurmctld's state: the cluster comes b
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,11 +15,11 @@ import pytest
 import yaml
 
 from corral.testing.cluster import Cluster
+from tests.kept_operator import COMMAND, KeptOperator
 
 pytestmark = pytest.mark.cluster
 
 CHECKOUT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 IMAGES_WITHIN_S = 900
 LOOKED_EVERY_S = 0.5
 WORKERS = ["worker-0", "worker-1", "worker-2"]
@@ -88,16 +87,14 @@ def lab(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Itera
     corral_cluster.define(definitions())
     options = ["--health-port", "0", "--lease-namespace", corral_namespace]
     environment = {**os.environ, "KUBECONFIG": str(corral_cluster.kubeconfig)}
-    with (tmp_path / "operator.log").open("wb") as log:
-        operator = subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log)
-        try:
-            yield Lab(corral_cluster, corral_namespace)
-            # Workers go some 30 s after slurmctld: a Controller may be deleted to be created again.
-            every_kind = ("delete", "slurm", "--all", "-n", corral_namespace, "--timeout=300s")
-            corral_cluster.kubectl(*every_kind, timeout_s=330)
-        finally:
-            operator.send_signal(signal.SIGTERM)
-            assert operator.wait(timeout=60) == 0, (tmp_path / "operator.log").read_text()[-4000:]
+    operator = KeptOperator(*options, environment=environment, log=tmp_path / "operator.log")
+    try:
+        yield Lab(corral_cluster, corral_namespace)
+        # Workers go some 30 s after slurmctld: a Controller may be deleted to be created again.
+        every_kind = ("delete", "slurm", "--all", "-n", corral_namespace, "--timeout=300s")
+        corral_cluster.kubectl(*every_kind, timeout_s=330)
+    finally:
+        operator.stop()
 
 
 @pytest.mark.parametrize("version", ["26.05", "24.11"])

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.test_first_job import COMMAND, Lab, lab, quickstart
+from tests.e2e.test_first_job import Lab, lab, quickstart
+from tests.kept_operator import COMMAND
 
 __all__ = ["lab"]
 

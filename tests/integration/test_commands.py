@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from corral.local import builds
 from corral.testing.cluster import Cluster
+from tests.kept_operator import COMMAND, KeptOperator
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +22,6 @@ kind: Note
 metadata: {{name: hello}}
 spec: {{text: {text}, copies: {copies}}}
 """
-COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 
 
 class Person:
@@ -57,13 +56,11 @@ def person(corral_cluster: Cluster, corral_namespace: str, tmp_path: Path) -> Pe
 
 
 @pytest.fixture
-def operator(person: Person) -> Iterator[subprocess.Popen[bytes]]:
-    options = ["--load", NOTE, "--health-port", "0", "--lease-namespace", person.namespace]
-    log = (person.folder / "operator.log").open("wb")
-    with log, subprocess.Popen([*COMMAND, "run", *options], env=person.environment, stderr=log) as process:
-        yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+def operator(person: Person) -> Iterator[None]:
+    options = ("--load", NOTE, "--health-port", "0", "--lease-namespace", person.namespace)
+    kept = KeptOperator(*options, environment=person.environment, log=person.folder / "operator.log")
+    yield
+    kept.stop()
 
 
 def test_plan_shows_what_would_happen_and_exits_as_kubectl_diff_does(person: Person) -> None:
@@ -100,7 +97,7 @@ def test_kubectl_finds_corral_as_a_plugin(person: Person) -> None:
     assert "hello" in done.stdout
 
 
-def test_what_is_applied_becomes_true_and_the_plan_empty(person: Person, operator: subprocess.Popen[bytes]) -> None:
+def test_what_is_applied_becomes_true_and_the_plan_empty(person: Person, operator: None) -> None:
     person.kubectl("apply", "-f", person.manifest(copies=3))
     ready = person.corral("status", "--wait", "-o", "json")
 
@@ -114,7 +111,7 @@ def test_what_is_applied_becomes_true_and_the_plan_empty(person: Person, operato
         assert planned.stdout == f"Note {person.namespace}/hello\n  nothing to do\n"
 
 
-def test_scaling_in_prunes_and_drift_is_put_back_and_told(person: Person, operator: subprocess.Popen[bytes]) -> None:
+def test_scaling_in_prunes_and_drift_is_put_back_and_told(person: Person, operator: None) -> None:
     person.kubectl("apply", "-f", person.manifest())
     person.kubectl("wait", "--for=condition=Ready", "note/hello", "--timeout=60s")
 

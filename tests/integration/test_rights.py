@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -25,11 +22,11 @@ from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding, RoleRef
 from corral.testing.cluster import Cluster
 from corral.testing.localcluster import until
+from tests.kept_operator import KeptOperator
 
 pytestmark = pytest.mark.cluster
 
 WITHIN_S = 180
-COMMAND = (sys.executable, "-c", "from corral.cli.main import main; main()")
 MADE = (
     "statefulset/demo-database",
     "statefulset/demo-controller",
@@ -96,18 +93,14 @@ class Restricted:
     def operator(self, *more: str) -> Iterator["Restricted"]:
         options = [*more, "--health-port", "0", "--lease-namespace", self.namespace, "--log-format", "json"]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig())}
-        with (
-            self.log.open("wb") as log,
-            subprocess.Popen([*COMMAND, "run", *options], env=environment, stderr=log) as p,
-        ):
-            try:
-                yield self
-            except AssertionError as error:
-                error.add_note(f"rights that were missing: {self.missing() or 'none'}")
-                raise
-            finally:
-                p.send_signal(signal.SIGTERM)
-                p.wait(timeout=60)
+        kept = KeptOperator(*options, environment=environment, log=self.log)
+        try:
+            yield self
+        except AssertionError as error:
+            error.add_note(f"rights that were missing: {self.missing() or 'none'}")
+            raise
+        finally:
+            kept.stop()
 
     @property
     def log(self) -> Path:
