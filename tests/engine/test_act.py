@@ -24,8 +24,9 @@ from corral.engine import (
     summary,
     target,
 )
-from corral.engine.act import AT_ONCE_MAX, Actor, act, waves
+from corral.engine.act import AT_ONCE_MAX, act, waves
 from corral.engine.actions import summaries
+from corral.engine.actor import Actor
 from corral.engine.children import NORMALISED, children
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
@@ -43,10 +44,14 @@ WHY: dict[str, Any] = {"reason": "Because", "message": "it must be"}
 class Journal:
     def __init__(self) -> None:
         self.versions: list[str] = []
+        self.refusing: list[str] = []
         self.gone: list[Key] = []
 
     def wrote(self, key: Key, obj: Object) -> None:
         self.versions.append(obj.metadata.resource_version)
+
+    def refused_by(self, key: Key, obj: Object) -> None:
+        self.refusing.append(obj.metadata.resource_version)
 
     def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None:
         self.gone.append(name)

@@ -24,7 +24,8 @@ from corral.engine import (
     controller_reference,
     target,
 )
-from corral.engine.act import Actor, act
+from corral.engine.act import act
+from corral.engine.actor import Actor
 from corral.kube.client import Client
 from corral.kube.meta import Object, ObjectMeta, Resource
 from corral.kube.models.core_v1 import ConfigMap, Secret
@@ -180,6 +181,9 @@ class Unguarded:
 
 class Unrecorded:
     def wrote(self, key: Key, obj: Object) -> None:
+        pass
+
+    def refused_by(self, key: Key, obj: Object) -> None:
         pass
 
     def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None:

@@ -28,7 +28,8 @@ from corral.engine import (
     summary,
     target,
 )
-from corral.engine.act import Actor, act
+from corral.engine.act import act
+from corral.engine.actor import Actor
 from corral.engine.controller import AnyController
 from corral.kube.client import Client
 from corral.kube.crd import crd_of, kind, to_yaml
@@ -58,6 +59,7 @@ class Gauge(Object, frozen=True, kw_only=True):
 
 class Journal:
     def wrote(self, key: Key, obj: Object) -> None: ...
+    def refused_by(self, key: Key, obj: Object) -> None: ...
     def deleted_unseen(self, key: Key, resource: Any, name: Key, uid: str) -> None: ...
 
 

@@ -16,6 +16,7 @@ from corral.engine import LeaseAddress, LeaseLost
 from corral.engine.send import send_status
 from corral.kube.client import Client
 from corral.kube.errors import Conflict
+from corral.kube.meta import Object
 from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.apiserver import FakeApiServer
@@ -245,7 +246,7 @@ async def test_a_status_is_written_though_its_object_was_labelled_meanwhile() ->
     server, client, bear = await a_bear()
     server.edit(Toy, "bear", "default", merge={"metadata": {"labels": {"a": "b"}}})
 
-    await send_status(ToyStatus(copies=7), bear, client, "test")
+    await send_status(ToyStatus(copies=7), bear, client, "test", note=nobody)
 
     after = server.get(Toy, "bear", "default")
     assert after is not None
@@ -263,8 +264,12 @@ async def test_a_status_is_not_written_over_one_that_nobody_has_looked_at(is_ano
     before = server.get(Toy, "bear", "default")
 
     with pytest.raises(Conflict):
-        await send_status(ToyStatus(copies=7), bear, client, "test")
+        await send_status(ToyStatus(copies=7), bear, client, "test", note=nobody)
     assert server.get(Toy, "bear", "default") == before
+
+
+def nobody(_: Object) -> None:
+    pass
 
 
 async def a_bear() -> tuple[FakeApiServer, Client, Toy]:

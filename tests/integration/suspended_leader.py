@@ -57,7 +57,7 @@ async def under_way(client: Client, namespace: str) -> None:
         "create": Create(object=a_map("created", namespace), reason="", message=""),
     }
     writes = {name: send(action, leader, "test") for name, action in actions.items()}
-    writes["status"] = send_status(ToyStatus(copies=1), toy, leader, "test")
+    writes["status"] = send_status(ToyStatus(copies=1), toy, leader, "test", note=lambda _: None)
     answers = await asyncio.gather(*writes.values(), return_exceptions=True)
     tell(json.dumps({name: outcome(answer) for name, answer in zip(writes, answers, strict=True)}))
 

@@ -183,7 +183,7 @@ async def what_the_second_does(client: Client, namespace: str) -> None:
     touched = {"metadata": {"labels": {"by": "second"}}}
     await client.patch(Pod, "evicted", namespace, merge=touched, precondition=Precondition(), field_manager="test")
     bear = await client.get(Toy, "bear", namespace)
-    await send_status(ToyStatus(copies=2), bear, client, "test")
+    await send_status(ToyStatus(copies=2), bear, client, "test", note=lambda _: None)
 
 
 async def state(client: Client, namespace: str) -> list[object]:

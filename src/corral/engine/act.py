@@ -1,21 +1,19 @@
 """Carry out a Plan: in order, each action with its precondition, each part up to the first failure that matters.
 
-    What goes at once         creations, or status writes, of one kind in a row, in growing waves (see `waves`)
-    What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
-    What ends a part          a refusal that is about its object alone: the server does not accept it, a right or the
-                              object is missing, its name is taken. Parts that do not need it go ahead.
-    What ends an attempt      any other refusal or failure, except an event that cannot be told and an eviction that a
-                              disruption budget holds back. The rest is skipped; the key is observed and planned again.
-    What is never done        sending an old decision again; cancelling within an action or a wave (a stop waits).
-    What is left behind       the version of every write, in the barrier, so that the next pass sees it.
-
-An apply tells from the server's answer what the server spells otherwise, and marks it (see `corral.engine.children`).
+What goes at once         creations, or status writes, of one kind in a row, in growing waves (see `waves`)
+What ends a wave early    the reconciled object is asked something else of by now: the rest may be in vain
+What ends a part          a refusal that is about its object alone: the server does not accept it, a right or the
+                          object is missing, its name is taken. Parts that do not need it go ahead.
+What ends an attempt      any other refusal or failure, except an event that cannot be told and an eviction that a
+                          disruption budget holds back. The rest is skipped; the key is observed and planned again.
+What is never done        sending an old decision again; cancelling within an action or a wave (a stop waits).
+What is left behind       the version of every write, and of what refused one, in the barrier: the next pass
+                          sees nothing older.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Protocol
 
 import msgspec
 
@@ -32,64 +30,20 @@ from corral.engine.actions import (
     about,
     likeness_of,
 )
-from corral.engine.children import APPLIED, comparable, paths_text, with_metadata, with_normalised
-from corral.engine.differences import differences, wire
+from corral.engine.actor import Actor, Journal, look, written
+from corral.engine.applying import NameTaken, change, make
 from corral.engine.failures import STALLED_RETRY_S, failure_of
 from corral.engine.plan import Plan
 from corral.engine.reconciler import Outcome, Problem, Result
-from corral.engine.send import send, send_apply
+from corral.engine.send import send
 from corral.engine.store import Key
-from corral.kube.client import Client
-from corral.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, TooManyRequests
-from corral.kube.meta import Object, Resource, ref
+from corral.kube.errors import Conflict, KubeError, NotFound, TooManyRequests
+from corral.kube.meta import Object, Resource
 
 EVICTION_RETRY_S = 10.0
 BUDGET = "DisruptionBudget"
 SECOND_WAVE = 4
 AT_ONCE_MAX = 16  # half of the gate: one key with many objects leaves room for the others
-
-Stop = Callable[[], str]
-"""Asked before each action: why to stop here, or an empty string to go on."""
-
-
-def never() -> str:
-    return ""
-
-
-class Journal(Protocol):
-    """Where writes are recorded; the controller's Barrier."""
-
-    def wrote(self, key: Key, obj: Object) -> None: ...
-    def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None: ...
-
-
-class Tell(Protocol):
-    """Where events go. Never waits, never fails."""
-
-    def __call__(self, event: EmitEvent, /) -> None: ...
-
-
-Perform = Callable[[msgspec.Struct], Awaitable[None]]
-"""Carries out the call of an `Outside` action; raises OutsideFailed."""
-
-
-async def performs_nothing(call: msgspec.Struct) -> None:
-    message = f"nobody carries out {type(call).__name__}: the reconciler has no method perform"
-    raise OutsideFailed("InternalError", message, stalled=True)
-
-
-class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """With what one pass over one key acts."""
-
-    client: Client
-    manager: str
-    key: Key
-    journal: Journal
-    tell: Tell
-    stop: Stop = never
-    superseded: Stop = never  # asked only between many that are alike: what belongs together is not torn
-    perform: Perform = performs_nothing
-    perform_s_max: float = 120.0
 
 
 async def act(plan: Plan, actor: Actor, regarding: Target) -> Outcome:
@@ -128,6 +82,9 @@ class _OwnNoted:
         if obj.metadata.uid == self._uid:
             self.version = obj.metadata.resource_version
         self._journal.wrote(key, obj)
+
+    def refused_by(self, key: Key, obj: Object) -> None:
+        self._journal.refused_by(key, obj)  # not what the pass has made of it
 
     def deleted_unseen(self, key: Key, resource: Resource, name: Key, uid: str) -> None:
         self._journal.deleted_unseen(key, resource, name, uid)
@@ -211,7 +168,7 @@ def _skipped(actions: Sequence[Action], problem: Problem | None) -> Iterator[Res
 async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result, Problem | None]:
     try:
         return Result(action=action, state="done", changed=await _perform(action, actor, regarding)), None
-    except _NameTaken as taken:
+    except NameTaken as taken:
         problem = Problem(
             reason="NameTaken", message=taken.message, stalled=True, alone=True, retry_after_s=STALLED_RETRY_S
         )
@@ -236,12 +193,6 @@ async def _one(action: Action, actor: Actor, regarding: Target) -> tuple[Result,
         return Result(action=action, state=failure.state, reason=problem.reason, message=problem.message), problem
 
 
-class _NameTaken(Exception):
-    def __init__(self, there: Object) -> None:
-        self.message = f"{ref(there)} exists and does not belong to this object: delete it, or choose another name"
-        super().__init__(self.message)
-
-
 async def _perform(action: Action, actor: Actor, regarding: Target) -> bool:
     """Whether the server changed anything."""
     match action:
@@ -249,9 +200,10 @@ async def _perform(action: Action, actor: Actor, regarding: Target) -> bool:
             actor.tell(action)
             return False
         case Create() | Apply(over=None):
-            return await _make(action, actor)
-        case Apply():
-            return await _change(action, actor, regarding)
+            return await make(action, actor)
+        case Apply(over=over):
+            assert over is not None  # noqa: S101  (the case above)
+            return await change(action, over, actor, regarding)
         case Delete():
             return await _delete(action, actor)
         case Evict():
@@ -259,72 +211,39 @@ async def _perform(action: Action, actor: Actor, regarding: Target) -> bool:
         case Outside():
             return await _outside(action, actor)
         case _:
-            answer = await send(action, actor.client, actor.manager)
-            return _written(actor, answer, action.target)
+            return written(actor, await _send(action, action.target, actor), action.target)
 
 
-async def _make(action: Create | Apply, actor: Actor) -> bool:
-    """Make a missing object. One that is there already is ours (an answer was lost, a cache is late) or is reported."""
+async def _send(action: Action, over: Target, actor: Actor) -> Object | None:
     try:
-        if isinstance(action, Apply):
-            answer = await _mark_normalised(action.object, await _apply(action, actor), actor)
-        else:
-            told = await actor.client.make(action.object, field_manager=actor.manager)
-            answer = with_metadata(action.object, told)
-    except (AlreadyExists, Conflict):
-        wanted = action.object
-        there = await actor.client.get(type(wanted), wanted.metadata.name, wanted.metadata.namespace)
-        if not _same_controller(there, wanted) and not _same_labels(there, action):
-            raise _NameTaken(there) from None
-        return _written(actor, there, None)  # nothing new, but the next pass must have seen it
-    return _written(actor, answer, None)
-
-
-async def _apply(action: Apply, actor: Actor) -> Object:
-    return await send_apply(action, actor.client, actor.manager)
-
-
-async def _change(action: Apply, actor: Actor, regarding: Target) -> bool:
-    answer = await _apply(action, actor)
-    remaining = differences(type(action.object), comparable(action.object), wire(answer))
-    put_back = [path for path in action.drifted if path not in remaining]
-    if put_back:
-        message = f"{ref(answer)}: someone else changed {paths_text(put_back)}; reverted"
-        actor.tell(EmitEvent(regarding=regarding, type="Warning", reason="Drifted", message=message, action="Apply"))
-    return _written(actor, await _mark_normalised(action.object, answer, actor), action.over)
-
-
-async def _mark_normalised(sent: Object, answer: Object, actor: Actor) -> Object:
-    marked = with_normalised(sent, answer) if APPLIED in sent.metadata.annotations else None
-    if marked is None:
-        return answer
-    answered = answer.metadata
-    ours = msgspec.structs.replace(marked.metadata, uid=answered.uid, resource_version=answered.resource_version)
-    return await actor.client.apply(with_metadata(marked, ours), field_manager=actor.manager, force=True)
+        return await send(action, actor.client, actor.manager)
+    except Conflict:
+        await look(actor, over.kind, over.name, over.namespace)
+        raise
 
 
 async def _delete(action: Delete, actor: Actor) -> bool:
     target = action.target
     try:
-        answer = await send(action, actor.client, actor.manager)
+        answer = await _send(action, target, actor)
     except NotFound:
         answer = None
     if answer is None:
         actor.journal.deleted_unseen(actor.key, target.kind.resource, Key(target.namespace, target.name), target.uid)
         return True
-    return _written(actor, answer, target)
+    return written(actor, answer, target)
 
 
 async def _evict(action: Evict, actor: Actor) -> bool:
     """The answer to an eviction has no version: ask for the pod, so that the next pass knows of it."""
     target = action.target
     try:
-        await send(action, actor.client, actor.manager)
+        await _send(action, target, actor)
         answer = await actor.client.get(target.kind, target.name, target.namespace)
     except NotFound:
         actor.journal.deleted_unseen(actor.key, target.kind.resource, Key(target.namespace, target.name), target.uid)
         return True
-    return _written(actor, answer, target)
+    return written(actor, answer, target)
 
 
 async def _outside(action: Outside, actor: Actor) -> bool:
@@ -339,20 +258,3 @@ async def _outside(action: Outside, actor: Actor) -> bool:
         message = f"{action.system}, {action.subject}: no answer within {actor.perform_s_max:g} s"
         raise OutsideFailed("DeadlinePassed", message) from None
     return True
-
-
-def _written(actor: Actor, answer: Object | None, before: Target | None) -> bool:
-    if answer is None:
-        return True
-    actor.journal.wrote(actor.key, answer)
-    return before is None or answer.metadata.resource_version != before.resource_version
-
-
-def _same_controller(there: Object, wanted: Object) -> bool:
-    ours = {r.uid for r in wanted.metadata.owner_references if r.controller}
-    return any(r.controller and r.uid in ours for r in there.metadata.owner_references)
-
-
-def _same_labels(there: Object, action: Create | Apply) -> bool:
-    names = action.known_by if isinstance(action, Create) else ()
-    return bool(names) and all(there.metadata.labels.get(n) == action.object.metadata.labels[n] for n in names)

@@ -74,6 +74,10 @@ class Barrier(Generic[K]):
         """`obj` is the server's answer to a create, apply, patch or delete that was done for `key`."""
         self._expect(key, Awaited(obj.resource, key_of(obj), obj.metadata.uid, obj.metadata.resource_version))
 
+    def refused_by(self, key: K, obj: Object) -> None:
+        """`obj` was there instead of what was looked at. It may be our own work, whose answer was lost."""
+        self.wrote(key, obj)
+
     def deleted_unseen(self, key: K, resource: Resource, name: Key, uid: str) -> None:
         """A delete whose answer had no object, or did not come: wait until the cache has lost that uid."""
         self._expect(key, Awaited(resource, name, uid))

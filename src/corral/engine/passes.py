@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from corral.engine.act import Actor, Perform, act, performs_nothing
+from corral.engine.act import act
 from corral.engine.actions import EmitEvent, summaries, target
+from corral.engine.actor import Actor, Perform, performs_nothing
 from corral.engine.barrier import Barrier
 from corral.engine.clock import Clock
 from corral.engine.controller import AnyController, Watch, decided, with_finalizer

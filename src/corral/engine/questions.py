@@ -213,7 +213,12 @@ async def _change(client: Client, controller: AnyController, action: Action) -> 
 
 
 def _untyped_answer(action: Action) -> Action:
-    """The same action, whose answer shows every field the server has, also those our models do not know."""
+    """The same action, whose answer shows every field the server has, also those our models do not know.
+
+    Who touches an object between our list and this question makes no apply a refused one.
+    """
+    if isinstance(action, Apply) and action.over is not None:
+        action = msgspec.structs.replace(action, over=msgspec.structs.replace(action.over, resource_version=""))
     if isinstance(action, Create | Apply) and not isinstance(action.object, Unstructured):
         content = msgspec.json.decode(encode(action.object), type=dict[str, Any])
         return msgspec.structs.replace(action, object=untyped(action.object.resource)(content=content))

@@ -119,7 +119,14 @@ class Reporting:
             return outcome
         self._unknown.add(key)
         try:
-            answer = await send_status(status, obj, self._client, self._controller.name, version=outcome.version)
+            await send_status(
+                status,
+                obj,
+                self._client,
+                self._controller.name,
+                note=lambda seen: self._barrier.wrote(key, seen),
+                version=outcome.version,
+            )
         except NotFound:
             self._unknown.discard(key)
             return outcome  # it went meanwhile: perhaps this very pass let it go
@@ -129,7 +136,6 @@ class Reporting:
         self._unknown.discard(key)
         self._gave_way_s.pop(key, None)
         self._told[key] = self._told.get(key, NEVER).then(obj, status, self._now_s())
-        self._barrier.wrote(key, answer)
         return outcome
 
     def forget(self, key: Key) -> None:

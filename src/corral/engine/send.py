@@ -1,5 +1,6 @@
 """One request for one action, exactly as the action says; with `dry_run` the server only answers what it would do."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from corral.engine.actions import (
     target,
 )
 from corral.engine.children import with_metadata
+from corral.engine.status import status_differs
 from corral.kube.client import Client
 from corral.kube.codec import encode_value
 from corral.kube.errors import Conflict
@@ -29,6 +31,9 @@ from corral.kube.unstructured import untyped
 # A version that no object has. An apply that carries it makes a missing object and is refused (409) for one that is
 # there, which POST cannot do for us: what POST sets, a later apply can never remove.
 NOT_YET = "1"
+STATUS_TRIES = 3
+
+Note = Callable[[Object], None]
 
 
 async def send(action: Action, client: Client, manager: str, *, dry_run: bool = False) -> Object | None:
@@ -75,20 +80,29 @@ async def send_apply(action: Apply, client: Client, manager: str, *, dry_run: bo
 
 
 async def send_status(
-    status: msgspec.Struct, over: Object, client: Client, manager: str, *, version: str = ""
-) -> Object:
+    status: msgspec.Struct, over: Object, client: Client, manager: str, *, note: Note, version: str = ""
+) -> None:
     """What a pass reports of its own object, and later passes decide by: only over the status that it looked at.
 
     `version` is what the pass itself has made of the object. What others have changed meanwhile (its spec, its labels)
-    does not matter if its status is what it was.
+    does not matter if its status is what it was. `note` is told what the server shows, also when it refuses: what is
+    there may be what we wrote, with the answer lost.
     """
-    try:
-        return await _apply_status(status, over, version or over.metadata.resource_version, client, manager)
-    except Conflict:
-        now = await client.get(type(over), over.metadata.name, over.metadata.namespace)
-        if now.metadata.uid != over.metadata.uid or _status(now) != _status(over):
-            raise
-        return await _apply_status(status, now, now.metadata.resource_version, client, manager)
+    version = version or over.metadata.resource_version
+    for attempt in range(STATUS_TRIES):
+        try:
+            note(await _apply_status(status, over, version, client, manager))
+        except Conflict:
+            now = await client.get(type(over), over.metadata.name, over.metadata.namespace)
+            note(now)
+            is_the_same = now.metadata.uid == over.metadata.uid
+            if is_the_same and not status_differs(now, status):
+                return
+            if not is_the_same or _status(now) != _status(over) or attempt + 1 == STATUS_TRIES:
+                raise
+            version = now.metadata.resource_version
+        else:
+            return
 
 
 async def _apply_status(status: msgspec.Struct, over: Object, version: str, client: Client, manager: str) -> Object:
