@@ -9,6 +9,9 @@ A record tells whose it is by the time at which its slurmd was started. One that
 that is just being told to register: slurmctld has read its files anew, and so do its slurmds, within a second; one that
 cannot be told does not answer. When the present slurmd was started, kubelet tells (see `started`).
 
+A slurmctld that is killed loses its last seconds, and with them who has just registered: what it has on record then is
+an earlier life, at an address where nobody is. No slurmd registers again by itself.
+
 The pod of a worker whose record has vanished says since when (`shown.MISSING`). Its slurmd runs, and may be told to
 register anew at any moment, by the Controller or by a person: it has its time from then on.
 """
@@ -22,7 +25,8 @@ from corral.slurm.values import Node
 
 REGISTERED_WITHIN_S = 120.0  # a slurmd that runs beside a slurmctld that answers has registered by then, or never will
 LIVES = ("Pending", "Running", "Unknown")
-SILENT = frozenset({Flag.NOT_RESPONDING, Flag.POWERING_DOWN, Flag.POWERED_DOWN})  # nobody is there to be told
+POWERED = frozenset({Flag.POWERING_DOWN, Flag.POWERED_DOWN})
+SILENT = POWERED | {Flag.NOT_RESPONDING}  # nobody is there to be told
 
 
 def settled_since(now: datetime, answers_since: datetime | None) -> datetime:
@@ -44,6 +48,14 @@ def is_about_to_register(body: Body, record: Node | None, since: datetime) -> bo
         drained_at = record.reason_at or LONG_AGO
         return is_being_told(record) or begun > since or drained_at > since
     return begun > since and record.registered_at < begun
+
+
+def is_missed(body: Body, record: Node | None) -> bool:
+    """Whether slurmctld looks for it where an earlier life was. (It may still register, see `is_about_to_register`.)"""
+    if record is None or record.registered_at is None or body.begun is None or not body.is_ready:
+        return False
+    is_missed = record.state.base is Base.DOWN or Flag.NOT_RESPONDING in record.state.flags
+    return is_missed and record.state.flags.isdisjoint(POWERED) and record.registered_at < body.begun
 
 
 def is_being_told(record: Node) -> bool:

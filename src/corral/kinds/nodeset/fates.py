@@ -2,7 +2,7 @@
 
 leaving     not asked for any more
 replaced    outdated, and its turn (see `rollout`)
-lost        its slurmd runs, and Slurm has no record of it and gets none by itself
+lost        its slurmd runs, and Slurm has no record of it, or one of an earlier life, and gets none by itself
 wrong       on record otherwise than it was made (see `registering`)
 unpinned    its pod waits for a Kubernetes node that it is no longer pinned to (see `pins`)
 settled     all others: they stay
@@ -27,6 +27,7 @@ from corral.kinds.nodeset.rollout import Rollout, limits, outdated, rollout
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.workers import Worker
 
+FREED = (Facts.FREE, Facts.DRAINED)  # without a job, as far as Slurm knows
 TOLD_ANEW_S = 0.1  # for so long at the most, a worker, the Controller tells slurmds to register anew
 
 
@@ -97,4 +98,5 @@ def _lost(snapshot: Snapshot, staying: Sequence[Worker]) -> list[Worker]:
     absent = [worker for worker in staying if worker.facts is Facts.UNREGISTERED and worker.is_ready]
     gone = [worker for worker in absent if worker.missing_since is not None]
     until = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S + TOLD_ANEW_S * len(gone))
-    return [worker for worker in absent if worker.missing_since is None or worker.missing_since <= until]
+    missed = [one for one in staying if one.is_missed and not (one.arrives or one.is_somebodys) and one.said in FREED]
+    return [*(one for one in absent if one.missing_since is None or one.missing_since <= until), *missed]

@@ -4,7 +4,8 @@
     too many workers                 choose which to remove, drain them, wait for proof, forget the node, delete the pod
     a pod that has ended             delete it; it is created again under its name
     a pod that waits for a node      that is gone, to which it was pinned: delete it; it is created again elsewhere
-    a pod that Slurm has lost        a slurmd whose record is gone never registers again: replace the pod
+    a pod that Slurm has lost        a slurmd whose record is gone, or of an earlier life, never registers again by
+                                     itself: replace the pod
     a worker that has to register    give it the values of its Kubernetes node; replace one that registered wrong
     a worker that is outdated        as `rollout` says: drain it, wait for proof, forget it, delete it, create it again
     a Kubernetes node in trouble     drain its workers; if it is cordoned, move them when they have no jobs
@@ -194,7 +195,7 @@ def _not_yet(fates: Fates) -> Plan:
     """Workers that exist but cannot take jobs yet. Changes of their pods or of Slurm bring the next pass."""
     unready = [worker for worker in fates.staying if not worker.is_ready]
     ready = without(fates.staying, (*unready, *fates.lost))
-    absent = [worker.name for worker in ready if worker.facts in (Facts.ARRIVING, Facts.UNREGISTERED)]
+    absent = [w.name for w in ready if w.facts in (Facts.ARRIVING, Facts.UNREGISTERED) or w.is_missed]
     of, waits = f"of {fates.asked.count} workers", list[Wait]()
     if unready:
         names = some([worker.name for worker in unready])

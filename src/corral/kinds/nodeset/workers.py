@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from corral.kinds.derived import derived
+from corral.kinds.nodeset.arrival import is_missed
 from corral.kinds.nodeset.body import Body
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.machine import Trouble, trouble_of
@@ -143,6 +144,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.pod is None or self.node is None or self.body.is_unfilled:
             return False
         return self.record.is_invalid or is_registered_wrong(self.body.line, self.node)
+
+    @derived
+    def is_missed(self) -> bool:
+        return self.heard and is_missed(self.body, self.node)
 
     @derived
     def lacks_gres(self) -> bool:
