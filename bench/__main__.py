@@ -76,10 +76,14 @@ def main() -> int:
 
 
 def _write_page(known: record.Record) -> int:
-    methods = {name: figure.__doc__ or "" for name, figure in FIGURES.items()}
-    PAGE.write_text(page(known, methods, STANDING.read_text()))
+    PAGE.write_text(page_of(known))
     print(f"written: {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
     return 0
+
+
+def page_of(known: record.Record) -> str:
+    methods = {name: figure.__doc__ or "" for name, figure in FIGURES.items()}
+    return page(known, methods, STANDING.read_text())
 
 
 def _chosen(names: tuple[str, ...], group: frozenset[str]) -> tuple[str, ...]:

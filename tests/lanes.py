@@ -13,6 +13,7 @@ OF_THE_MACHINE: Final = (
     "tests/e2e/test_cluster_use.py",
     "tests/e2e/test_cluster_refusals.py",
     "tests/e2e/test_login.py",  # on a fresh machine it installs a package
+    "tests/integration/test_informer_real.py",  # it has a cluster of its own
     "tests/integration/test_slurm_config.py",
     "tests/integration/test_slurm_config_files.py",
     "tests/integration/test_slurm_config_hostlist.py",

@@ -19,6 +19,7 @@ from corral.kube.definitions import define
 from corral.kube.models.core_v1 import ConfigMap, Container, Pod, PodSchedulingGate, PodSpec
 from corral.testing.cluster import Cluster
 from corral.testing.toys import Toy, ToyStatus
+from tests.integration.relay import by_way_of
 from tests.integration.suspended_leader import TERMS
 
 pytestmark = pytest.mark.cluster
@@ -70,23 +71,6 @@ class HalfWay:
             to_client.write(answer)
             self.answered += was_stopped.is_set()
             was_stopped.clear()
-
-
-@asynccontextmanager
-async def half_way(cluster_of: Cluster, folder: Path) -> AsyncIterator[tuple[HalfWay, Path]]:
-    """And the kubeconfig that leads there."""
-    config = json.loads(cluster_of.kubectl("config", "view", "--raw", "--output=json"))
-    cluster = config["clusters"][0]["cluster"]
-    host, port = cluster["server"].removeprefix("https://").split(":")
-    way = HalfWay(host, int(port))
-    listening = await asyncio.start_server(way.connected, "127.0.0.1", 0)
-    cluster |= {"server": f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "tls-server-name": host}
-    ours = folder / "kubeconfig"
-    ours.write_text(json.dumps(config))
-    try:
-        yield way, ours
-    finally:
-        listening.close()
 
 
 @asynccontextmanager
@@ -142,7 +126,7 @@ async def test_writes_that_are_half_sent_when_their_leader_is_suspended_are_refu
     await define(client, [crd_of(Toy)], field_manager="test")
     await what_the_first_looks_at(client, ns)
     async with (
-        half_way(corral_cluster, tmp_path) as (way, kubeconfig),
+        by_way_of(HalfWay, corral_cluster, tmp_path) as (way, kubeconfig),
         a_leader(kubeconfig, ns, "under-way") as leader,
     ):
         way.hold()

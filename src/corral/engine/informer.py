@@ -22,6 +22,7 @@ from corral.kube.meta import Object
 from corral.kube.unstructured import Kind, class_of
 from corral.kube.watch import (
     EVERYTHING,
+    SILENCE_S_MAX,
     Event,
     InitDone,
     InitGone,
@@ -78,8 +79,12 @@ class Informer(Generic[T]):
         server: Server,
         trim: Trim[T] | None = None,
         optional: bool = False,
+        silence_s_max: float = SILENCE_S_MAX,
     ) -> None:
-        """`optional`: a kind that the server does not have is an empty one, until it appears."""
+        """`optional`: a kind that the server does not have is an empty one, until it appears.
+
+        `silence_s_max`: a watch that brings nothing for so long is given up; the server is asked anew.
+        """
         self.kind = kind
         self.optional = optional
         self.is_absent = False
@@ -88,7 +93,7 @@ class Informer(Generic[T]):
         self.store, self._writer = new_store(kind, trim=trim)
         self.synced = asyncio.Event()
         """Set once the first list is in the store and the handlers have seen it."""
-        self._client, self._clock, self._server = client, clock, server
+        self._client, self._clock, self._server, self._silence_s_max = client, clock, server, silence_s_max
         self._handlers: list[Handler[T]] = []
         self._progress_callbacks: list[Callable[[], None]] = []
         self._served_callbacks: list[Callable[[bool], None]] = []
@@ -199,7 +204,14 @@ class Informer(Generic[T]):
 
     async def _follow(self, looks: int) -> None:
         """Until the kind was found absent `looks` times in a row; for ever, if it must be there."""
-        events = follow(self._client, self.kind, self.where, server=self._server, random=self._clock.random)
+        events = follow(
+            self._client,
+            self.kind,
+            self.where,
+            server=self._server,
+            random=self._clock.random,
+            silence_s_max=self._silence_s_max,
+        )
         async with aclosing(events):
             async for event in events:
                 self.take_in(event)

@@ -5,7 +5,8 @@ A repeat must be harmless. The verbs choose from this table:
 | verb                                   | repeats  | because                                                       |
 |----------------------------------------|----------|---------------------------------------------------------------|
 | get, list, dry runs                    | HARMLESS | nothing changes                                               |
-| apply                                  | HARMLESS | the same fields by the same owner give the same object        |
+| apply                                  | HARMLESS | the same fields by the same owner give the same object; with  |
+|                                        |          | a version the repeat meets Conflict, and the caller looks     |
 | merge patch                            | HARMLESS | setting a field twice to one value is setting it once         |
 | delete, evict, JSON patch with a guard | HARMLESS | after a lost answer the repeat meets Conflict or NotFound;    |
 |                                        |          | the caller observes again and finds it done                   |

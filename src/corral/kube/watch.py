@@ -56,6 +56,7 @@ T = TypeVar("T", bound=Object)
 EVERYTHING = Selector()
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.8, 30.0  # as client-go's reflector
 FAILURES_MAX = 3  # a way to list or resume that failed so often in a row is left for the other one
+SILENCE_S_MAX = 75.0  # a little more than a minute: a server that lives sends a bookmark every minute
 PAGE_SIZE = 500  # client-go's default; a page of pods is then some 2 MiB
 
 
@@ -153,12 +154,9 @@ async def follow(
     *,
     server: Server,
     random: Random,
-    silence_s_max: float = 75.0,
+    silence_s_max: float = SILENCE_S_MAX,
 ) -> AsyncGenerator[Event[T], None]:
-    """Yield events for ever. Trouble with the server is an event, never an exception; cancel or close to stop.
-
-    `silence_s_max` is a little more than a minute, because a server that lives sends a bookmark every minute.
-    """
+    """Yield events for ever. Trouble with the server is an event, never an exception; cancel or close to stop."""
     state = fresh(0, streams_lists=server.streams_lists)
     while True:
         if isinstance(state, Streaming) or (isinstance(state, Paging) and not state.continue_token):

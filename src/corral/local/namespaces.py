@@ -6,7 +6,9 @@ is the usual one, and each mount they make ends with the node instead of staying
 The rest of the disk is the host's, and so is the cluster's directory: a path there is the same on every node.
 
 The kernel is the host's as well, and kubelet would set how it treats memory and its own faults (KERNEL_SETTINGS). In a
-node, files stand in for those settings that have kubelet's values already: it finds nothing to change.
+node, files stand in for those settings that have kubelet's values already: it finds nothing to change. The price: where
+something is mounted over a part of /proc, the kernel lets no user namespace mount a new one, so a pod with
+`hostUsers: false` does not start.
 """
 
 import shutil

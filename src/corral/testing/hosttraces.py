@@ -4,6 +4,8 @@
     less than before   something of the host's own was taken away, or changed, which is its old line gone and a new one
 
 What the host itself takes away now and then (a program that ends, its cgroup, its files in /run) counts only as more.
+A setting of the kernel that was not there before does not count: it came with a module, which the first cluster after a
+boot loads, as a firewall or a bridge of the host's own would, and which stays.
 """
 
 import hashlib
@@ -75,7 +77,12 @@ def traces(spec: Spec) -> frozenset[str]:
 
 def differences(before: frozenset[str], after: frozenset[str]) -> set[str]:
     gone = {f"- {line}" for line in before - after if not line.startswith(COMES_AND_GOES)}
-    return gone | {f"+ {line}" for line in after - before}
+    return gone | {f"+ {line}" for line in after - before if not _is_new_setting(line, before)}
+
+
+def _is_new_setting(line: str, before: frozenset[str]) -> bool:
+    name, equals, _ = line.partition(" = ")
+    return line.startswith("setting ") and not any(known.startswith(name + equals) for known in before)
 
 
 def stays_different(before: frozenset[str], spec: Spec) -> list[str]:
@@ -124,7 +131,8 @@ def _settings() -> Iterable[str]:
     root = Path("/proc/sys")
     names = (f"{folder}/{name}" for folder in SETTINGS for name in _listed(str(root / folder)))
     for name in (*names, *ONE_BY_ONE):
-        yield f"{name} = {_read(str(root / name)).strip()}"
+        if (root / name).exists():
+            yield f"{name} = {_read(str(root / name)).strip()}"
 
 
 def _texts() -> Iterable[str]:

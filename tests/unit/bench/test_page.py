@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.__main__ import PAGE, page_of
 from bench.claims import Claim, Finding, Run
 from bench.machine import Machine, processor_name
 from bench.page import page, table
@@ -50,6 +51,10 @@ def test_measuring_one_figure_again_leaves_the_others_as_they_were(tmp_path: Pat
     write(read(file) | {"sync": measured(Run(2.0, 1.0))}, file)
 
     assert read(file) == {"creation": measured(Run(2.4, 2.0)), "sync": measured(Run(2.0, 1.0))}
+
+
+def test_the_page_in_the_documentation_is_what_was_measured_and_what_the_figures_say_of_themselves() -> None:
+    assert PAGE.read_text() == page_of(read()), "run python -m bench --page"
 
 
 def test_a_table_has_a_line_under_its_head() -> None:

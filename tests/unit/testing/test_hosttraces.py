@@ -42,6 +42,10 @@ def test_what_has_changed_is_there_in_another_way() -> None:
     assert differences(HOST, changed) == {"- setting kernel/panic = 0", "+ setting kernel/panic = 10"}
 
 
+def test_a_setting_that_came_with_a_module_of_the_kernel_does_not_count() -> None:
+    assert differences(HOST, HOST | {"setting net/netfilter/nf_conntrack_max = 65536"}) == set()
+
+
 @pytest.mark.parametrize("own", ["process", "mount /run/", "cgroup", "file /run/"])
 def test_what_a_host_itself_takes_away_now_and_then_does_not_count(own: str) -> None:
     (line,) = (line for line in HOST if line.startswith(own))
