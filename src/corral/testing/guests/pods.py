@@ -49,10 +49,18 @@ class Guests:
         self.contents = contents
 
     async def start(self, instance: VirtualMachineInstance) -> None:
+        """Raises NotPlayed."""
+        try:
+            pod = await self._pod_of(instance)
+        except NotFound as missing:  # a claim or a Secret that it names: nothing that others should wait for
+            raise NotPlayed(missing.message) from missing
+        await self._client.create(pod, field_manager=MANAGER)
+
+    async def _pod_of(self, instance: VirtualMachineInstance) -> Pod:
         namespace = instance.metadata.namespace
         found = (await self._client.list(NetworkAttachmentDefinition, Selector(namespace=namespace))).items
         await self._check_disks(instance)
-        made = launcher(
+        return launcher(
             instance,
             {attachment.metadata.name: attachment for attachment in found},
             await self._addresses(instance),
@@ -60,7 +68,6 @@ class Guests:
             image=self._image,
             accelerator=self._accelerator,
         )
-        await self._client.create(made, field_manager=MANAGER)
 
     async def look(self, instance: VirtualMachineInstance) -> Guest | None:
         """None: it was never started, or somebody deleted its pod."""
@@ -73,7 +80,7 @@ class Guests:
         )
 
     async def keep(self, snapshot: VolumeSnapshot) -> None:
-        """The disk's content as it is at one moment, as after a power cut."""
+        """The disk's content as it is at one moment, as after a power cut. NotFound: there is no such claim."""
         namespace, claim_name = snapshot.metadata.namespace, snapshot.spec.source.persistent_volume_claim_name or ""
         claim = await self._client.get(PersistentVolumeClaim, claim_name, namespace)
         async with self._still(claim):
