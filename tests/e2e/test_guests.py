@@ -68,7 +68,7 @@ memory: 768Mi
 sshKeySecret: keys
 cloudInitUser: {name: ada, groups: [sudo]}
 disks:
-- {name: data, size: 64Mi, storageClassName: guests}
+- {name: data, size: 96Mi, storageClassName: guests}
 - {name: root, size: 1Gi, boot: true, image: 'docker://images.test/debian:13', storageClassName: guests}
 networks:
 - {name: default}
@@ -79,6 +79,8 @@ cloudInit:
   mounts: [{path: /srv, disk: data}]
   runCommands: ["echo 'made: #by corral' > /srv/made"]
 """
+SMALLER = SPEC.replace("size: 96Mi", "size: 64Mi")
+GROWN_BYTES = 96 << 20
 LOOK = """
 hostname; id -nG ada; id -nG eve; cat /srv/made; findmnt -no SOURCE,FSTYPE /srv
 echo $(( $(findmnt -bno SIZE /) >> 20 )); ip -br address show to 10.1.2.0/24; tr -d '\n' < /run/cloud-init/status.json
@@ -148,7 +150,7 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
     keys = Secret(metadata=ObjectMeta(name="keys", namespace=ns), data={"authorized_keys": await person.public_key()})
     await client.create(keys, field_manager="person")
     async with playing_guests(corral_cluster, client), operator(way_to(corral_cluster)):
-        await apply(client, ns, SPEC)
+        await apply(client, ns, SMALLER)
         await until(lambda: phase_is(client, ns, "Running"))
         await until(person.sees_it_up, BOOT_WITHIN_S)
         _, said = await person.says(LOOK)
@@ -162,6 +164,11 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
             ([], {})
         ] * 4
 
+        await apply(client, ns, SPEC)
+        await until(lambda: data_has(client, ns, "96Mi"))
+        seen = await person.says("lsblk --bytes --nodeps --noheadings --output SIZE /dev/disk/by-id/virtio-data")
+        assert seen == (0, f"{GROWN_BYTES}\n"), "the guest that runs does not see that its disk has grown"
+
         await person.says("echo friday | sudo tee /srv/day /root/day; sync")
         await take_snapshot(client, ns, "friday")
         await until(lambda: is_taken(client, ns, "friday", ("data", "root")))
@@ -171,7 +178,7 @@ async def test_a_guest_boots_as_its_wukong_says_is_set_back_and_goes_and_a_kept_
         await until(person.sees_it_up, BOOT_WITHIN_S)
         assert await person.says("sudo cat /srv/day /root/day; hostname") == (0, "friday\nfriday\nbox\n")
 
-        await apply(client, ns, SPEC.replace("size: 64Mi,", "size: 64Mi, keepOnDelete: true,"))
+        await apply(client, ns, SPEC.replace("size: 96Mi,", "size: 96Mi, keepOnDelete: true,"))
         await until(lambda: is_marked_as_kept(client, ns))
         await gone(client, ns)
         await apply(client, ns, SPEC)
@@ -224,6 +231,11 @@ async def ended(program: Process) -> str:
 async def gone(client: Client, ns: str) -> None:
     await client.delete(Wukong, "vm", ns, precondition=Precondition())
     await until(lambda: is_gone(client, Wukong, "vm", ns))
+
+
+async def data_has(client: Client, ns: str, size: str) -> object:
+    volumes = {volume.name: volume for volume in (await client.get(Wukong, "vm", ns)).status.volumes}
+    return True if volumes["data"].size == size else volumes
 
 
 async def is_marked_as_kept(client: Client, ns: str) -> object:

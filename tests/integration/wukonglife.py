@@ -28,7 +28,6 @@ from corral.kube.models.core_v1 import PersistentVolume
 from corral.kube.models.storage_v1 import StorageClass
 from corral.kube.transport import Transport
 from corral.testing.cluster import Cluster
-from corral.testing.guests import Guests
 from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.kubevirt_standin.subresources import StandInApi
 from corral.testing.vmcrds import as_yaml, crd_of_kind, vm_crds
@@ -102,11 +101,11 @@ async def until(holds: Callable[[], Awaitable[object]], within_s: float = WITHIN
 
 
 @asynccontextmanager
-async def playing(client: Client, namespace: str, guests: Guests | None = None) -> AsyncIterator[KubeVirtStandIn]:
+async def playing(client: Client, namespace: str) -> AsyncIterator[KubeVirtStandIn]:
     """The others' controllers. What they could not play is told with whatever was not seen because of it."""
     grows = StorageClass(metadata=ObjectMeta(name=CLASS), provisioner="wukong.test/none", allow_volume_expansion=True)
     await client.apply(grows, field_manager="test", force=True)
-    standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True, guests=guests)
+    standin = KubeVirtStandIn(client, namespace=namespace, pace_s=0.2, real_binding=True)
     task = asyncio.create_task(standin.run())
     try:
         yield standin
@@ -146,10 +145,8 @@ async def operator(way: Transport) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def operating(
-    cluster: Cluster, client: Client, namespace: str, guests: Guests | None = None
-) -> AsyncIterator[KubeVirtStandIn]:
-    async with playing(client, namespace, guests) as standin, operator(StandInApi(way_to(cluster), standin)):
+async def operating(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[KubeVirtStandIn]:
+    async with playing(client, namespace) as standin, operator(StandInApi(way_to(cluster), standin)):
         yield standin
 
 

@@ -14,6 +14,14 @@ from corral.kinds.wukong.api.kubevirt import (
     VirtualMachineInstanceMigration,
     migration_to,
 )
+from corral.kinds.wukong.api.snapshots import (
+    MachineRef,
+    SnapshotSpec,
+    VirtualMachineSnapshot,
+    VolumeSnapshot,
+    VolumeSnapshotSource,
+    VolumeSnapshotSpec,
+)
 from corral.kube.client import Client
 from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec
@@ -24,7 +32,7 @@ from corral.testing.guests.pods import Guest
 from corral.testing.kubevirt_standin import KubeVirtStandIn
 from corral.testing.kubevirt_standin.subresources import StandInApi
 from corral.testing.kubevirt_standin.webhooks import refusals
-from tests.unit.kinds.wukong.world import NAMESPACE, World, a_wukong
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -156,11 +164,7 @@ async def test_volumes_go_with_what_is_on_them_when_their_claims_have_gone(tmp_p
     contents = Contents(tmp_path, image)
     client = Client(world.server.connect("kubevirt"))
     standin = KubeVirtStandIn(client, real_binding=True, guests=no_guests(client, contents))
-    claim = PersistentVolumeClaim(
-        metadata=ObjectMeta(name="data", namespace=NAMESPACE),
-        spec=PersistentVolumeClaimSpec(access_modes=("ReadWriteOnce",), resources=Wants(requests={"storage": "1Mi"})),
-    )
-    await world.client.create(claim, field_manager="person")
+    await world.client.create(a_claim("data"), field_manager="person")
     await standin.step()
     (volume,) = (await client.list(PersistentVolume)).items
     assert (contents.path(volume.metadata.name) / "disk.img").exists()
@@ -168,6 +172,13 @@ async def test_volumes_go_with_what_is_on_them_when_their_claims_have_gone(tmp_p
     await released(standin, volume)
     assert (await client.list(PersistentVolume)).items == ()
     assert not contents.path(volume.metadata.name).exists()
+
+
+def a_claim(name: str) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE),
+        spec=PersistentVolumeClaimSpec(access_modes=("ReadWriteOnce",), resources=Wants(requests={"storage": "1Mi"})),
+    )
 
 
 async def released(standin: KubeVirtStandIn, volume: PersistentVolume) -> None:
@@ -206,3 +217,60 @@ async def test_what_cannot_be_played_is_told_and_does_not_end_the_stand_in(tmp_p
         "vm is too much for us",
     )
     playing.cancel()
+
+
+async def test_a_machine_that_is_halted_does_not_say_any_more_that_it_cannot_be_played(tmp_path: Path) -> None:
+    world = World()
+    client = Client(world.server.connect("kubevirt"))
+    world.standin = KubeVirtStandIn(client, guests=no_guests(client, Contents(tmp_path, tmp_path)))
+    await world.begin(a_wukong(f"{{{ONE_DISK}}}"))
+    await asyncio.sleep(60)
+    assert await ready_text(world) == "vm is too much for us"
+    await world.patch_wukong({"startStrategy": {"runStrategy": "Halted"}})
+    await asyncio.sleep(60)
+    assert ((await world.machine()).status.printable_status, await ready_text(world)) == ("Stopped", "")
+
+
+async def ready_text(world: World) -> str:
+    return next(c.message for c in (await world.machine()).status.conditions if c.type == "Ready")
+
+
+async def test_a_claim_that_is_missing_is_told_and_everything_else_goes_on(tmp_path: Path) -> None:
+    world = World()
+    client = Client(world.server.connect("kubevirt"))
+    guests = Guests(client, Contents(tmp_path, tmp_path), tools=tmp_path, image="none", accelerator="tcg")
+    standin = KubeVirtStandIn(client, guests=guests)
+    instance = VirtualMachineInstance(
+        metadata=ObjectMeta(name="vm", namespace=NAMESPACE),
+        spec=a_machine().spec.template.spec,
+        status=kv.InstanceStatus(phase="Scheduling"),
+    )
+    of_missing = VolumeSnapshotSpec(source=VolumeSnapshotSource(persistent_volume_claim_name="more"))
+    kept = VolumeSnapshot(metadata=ObjectMeta(name="kept", namespace=NAMESPACE), spec=of_missing)
+    for obj in (instance, kept, a_claim("data")):
+        await world.client.create(obj, field_manager="person")
+    playing = asyncio.create_task(standin.run())
+    await asyncio.sleep(60)
+    playing.cancel()
+
+    missing = 'persistentvolumeclaims "more" not found'
+    assert standin.machines.unplayed == {(NAMESPACE, "vm"): missing}
+    assert (await world.claim("data")).status.phase == "Bound"
+    error = (await client.get(VolumeSnapshot, "kept", NAMESPACE)).status.error
+    assert error is not None
+    assert error.message == missing
+
+
+async def test_a_snapshot_that_was_interrupted_is_of_every_disk_in_the_end() -> None:
+    world = World(lacking=(VolumeSnapshot,))
+    await world.make(a_wukong(LARGE))
+    source = MachineRef(api_group="kubevirt.io", kind="VirtualMachine", name="vm")
+    snapshot = VirtualMachineSnapshot(
+        metadata=ObjectMeta(name="friday", namespace=NAMESPACE), spec=SnapshotSpec(source=source)
+    )
+    await world.client.create(snapshot, field_manager="person")
+    await asyncio.sleep(60)
+    world.serve(VolumeSnapshot)
+    await asyncio.sleep(60)
+    assert [name.rpartition("-")[2] for name in world.names(VolumeSnapshot)] == ["data", "root"]
+    assert (await world.client.get(VirtualMachineSnapshot, "friday", NAMESPACE)).status.ready_to_use

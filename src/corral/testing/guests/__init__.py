@@ -8,8 +8,9 @@ The pod plays virt-launcher: it has the claims, Secrets and labels that the mach
 boot order, serial numbers, interfaces and addresses. The disk that DataVolumes are filled with is a Debian with
 cloud-init, made by mmdebstrap. Where KVM boots no guest the processor is emulated, and a boot takes 90 s of one.
 
-Not played: plugging into a running guest, its agent, migration, UEFI, devices. Pods find QEMU and disks by paths of
-this machine, so the cluster is one of `corral up`.
+Not played: plugging into a running guest, its agent, migration, UEFI, devices, and what goes through virt-api (pause,
+console; what a guest says is its pod's log). Pods find QEMU and disks by paths of this machine, so the cluster is one
+of `corral up`.
 """
 
 from corral.testing.guests.contents import Contents

@@ -21,19 +21,9 @@ from corral.testing.guests.processor import WORDS, Accelerator
 DISKS, CLOUD_INIT, TOOLS = "/disks", "/cloud-init", "/guest-tools"
 SEED = "/tmp/seed"  # noqa: S108 in the pod
 SEED_DISK = f"{SEED}.iso"
-MONITOR_PORT, CONSOLE_PORT = 4444, 4445  # on the pod's loopback
+MONITOR_PORT = 4444  # on the pod's loopback
 LAN_SSH_PORT = 2200  # likewise, for the first interface; the next ones have the next ports
 CONTAINER = "compute"
-
-# Whoever connects types into it; what the guest says is the pod's log too.
-CONSOLE = {
-    "id": "console",
-    "host": "127.0.0.1",
-    "port": str(CONSOLE_PORT),
-    "server": "on",
-    "wait": "off",
-    "logfile": "/dev/stdout",
-}
 
 # $META_DATA is what KubeVirt adds to the two that it is given; the rest of the words are QEMU's.
 START = f"""
@@ -153,8 +143,7 @@ def qemu(
         *("-L", f"{TOOLS}/usr/share/qemu", "-L", f"{TOOLS}/usr/share/seabios"),
         *("-M", "q35", *WORDS[accelerator], "-smp", str(cores)),
         *("-m", f"{int(parse_quantity(memory.guest)) >> 20}M"),
-        *("-nodefaults", "-display", "none"),
-        *("-chardev", _options("socket", CONSOLE), "-serial", "chardev:console"),
+        *("-nodefaults", "-display", "none", "-serial", "stdio"),  # what the guest says is the pod's log
         *("-monitor", f"tcp:127.0.0.1:{MONITOR_PORT},server,nowait"),
         *(word for words in (*disks, *nics) for word in words),
     )

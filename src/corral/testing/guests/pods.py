@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from ipaddress import IPv4Interface
 from pathlib import Path
 
@@ -15,11 +15,9 @@ from corral.kinds.wukong.machine import backing_name
 from corral.kinds.wukong.names import NETWORK_DATA
 from corral.kube.client import Client, Selector
 from corral.kube.errors import NotFound
-from corral.kube.execution import RunningCommand
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Pod, Secret
 from corral.testing.guests.contents import Contents
 from corral.testing.guests.launcher import (
-    CONSOLE_PORT,
     CONTAINER,
     MONITOR_PORT,
     NotPlayed,
@@ -41,7 +39,7 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guests:
-    """`image` is a container image with bash and nc; QEMU itself comes from the folder `tools`."""
+    """`image` is a container image with bash; QEMU itself comes from the folder `tools`."""
 
     def __init__(
         self, client: Client, contents: Contents, *, tools: Path, image: str, accelerator: Accelerator
@@ -51,10 +49,18 @@ class Guests:
         self.contents = contents
 
     async def start(self, instance: VirtualMachineInstance) -> None:
+        """Raises NotPlayed."""
+        try:
+            pod = await self._pod_of(instance)
+        except NotFound as missing:  # a claim or a Secret that it names: nothing that others should wait for
+            raise NotPlayed(missing.message) from missing
+        await self._client.create(pod, field_manager=MANAGER)
+
+    async def _pod_of(self, instance: VirtualMachineInstance) -> Pod:
         namespace = instance.metadata.namespace
         found = (await self._client.list(NetworkAttachmentDefinition, Selector(namespace=namespace))).items
         await self._check_disks(instance)
-        made = launcher(
+        return launcher(
             instance,
             {attachment.metadata.name: attachment for attachment in found},
             await self._addresses(instance),
@@ -62,7 +68,6 @@ class Guests:
             image=self._image,
             accelerator=self._accelerator,
         )
-        await self._client.create(made, field_manager=MANAGER)
 
     async def look(self, instance: VirtualMachineInstance) -> Guest | None:
         """None: it was never started, or somebody deleted its pod."""
@@ -74,21 +79,8 @@ class Guests:
             phase=pod.status.phase or "Pending", node=pod.spec.node_name or "", address=pod.status.pod_ip or ""
         )
 
-    async def hold(self, instance: VirtualMachineInstance) -> None:
-        await self._say(pod_name(instance), instance.metadata.namespace, "stop")
-
-    async def release(self, instance: VirtualMachineInstance) -> None:
-        await self._say(pod_name(instance), instance.metadata.namespace, "cont")
-
-    def console(self, instance: VirtualMachineInstance) -> AbstractAsyncContextManager[RunningCommand]:
-        """Its serial port: what is written there is typed, what comes out is what the guest says."""
-        command = ("nc", "127.0.0.1", str(CONSOLE_PORT))
-        return self._client.exec_stream(
-            pod_name(instance), instance.metadata.namespace, command, container=CONTAINER, stdin=True
-        )
-
     async def keep(self, snapshot: VolumeSnapshot) -> None:
-        """The disk's content as it is at one moment, as after a power cut."""
+        """The disk's content as it is at one moment, as after a power cut. NotFound: there is no such claim."""
         namespace, claim_name = snapshot.metadata.namespace, snapshot.spec.source.persistent_volume_claim_name or ""
         claim = await self._client.get(PersistentVolumeClaim, claim_name, namespace)
         async with self._still(claim):
@@ -120,14 +112,12 @@ class Guests:
 
     @asynccontextmanager
     async def _still(self, claim: PersistentVolumeClaim) -> AsyncIterator[None]:
-        """No guest writes to the claim for as long as it lasts. One that was paused before stays so."""
+        """No guest writes to the claim for as long as it lasts."""
         held = []
         try:
             for pod in await self._users(claim):
-                where = (pod.metadata.name, pod.metadata.namespace)
-                if "running" in await self._say(*where, ""):
-                    held.append(where)
-                    await self._say(*where, "stop")
+                held.append((pod.metadata.name, pod.metadata.namespace))
+                await self._say(*held[-1], "stop")
             yield
         finally:
             for where in held:
@@ -137,7 +127,7 @@ class Guests:
         pods = (await self._client.list(Pod, Selector(namespace=claim.metadata.namespace))).items
         return [pod for pod in pods if _disk_of(pod, claim.metadata.name) and pod.status.phase == "Running"]
 
-    async def _say(self, pod: str, namespace: str, words: str) -> str:
+    async def _say(self, pod: str, namespace: str, words: str) -> None:
         """To QEMU's monitor; it has obeyed when it answers the question behind."""
         script = (
             f"exec 3<>/dev/tcp/127.0.0.1/{MONITOR_PORT}; "
@@ -147,7 +137,6 @@ class Guests:
         if done.exit_code != 0:
             why = done.stderr.decode(errors="replace")
             raise RuntimeError(f"QEMU in pod {namespace}/{pod} did not obey {words!r}: {why}")
-        return done.stdout.decode(errors="replace")
 
 
 def _disk_of(pod: Pod, claim: str) -> str:

@@ -51,6 +51,7 @@ class Machines:
     async def step(self, machines: tuple[VirtualMachine, ...]) -> frozenset[Where]:
         """The claims that machines wait for: what `WaitForFirstConsumer` waits for."""
         instances = {_where(i): i for i in await self._access.all(VirtualMachineInstance)}
+        self.unplayed = {where: why for where, why in self.unplayed.items() if where in instances}
         bound = {_where(c) for c in await self._access.all(PersistentVolumeClaim) if c.status.phase == "Bound"}
         await self._access.each(machines, lambda m: self._machine(m, instances.get(_where(m)), bound))
         templates = {_where(machine): machine.spec.template.spec for machine in machines}
@@ -94,7 +95,6 @@ class Machines:
         if instance is not None:
             await self._access.delete(instance)
         else:
-            self.unplayed.pop(_where(machine), None)
             left = [name for name in machine.metadata.finalizers if name != FINALIZER]
             await self._access.patch(machine, {"metadata": {"finalizers": left}})
 

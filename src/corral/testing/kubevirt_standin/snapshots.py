@@ -16,7 +16,8 @@ from corral.kinds.wukong.api.snapshots import (
     VolumeSnapshotSpec,
 )
 from corral.kinds.wukong.machine import backing_name
-from corral.kube.meta import ObjectMeta
+from corral.kube.errors import NotFound
+from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 from corral.testing.guests.pods import Guests
 from corral.testing.kubevirt_standin.access import Access, made_at
@@ -33,7 +34,7 @@ class Snapshots:
         self._access = access
         self._guests = guests
         self._being_restored = being_restored
-        self._kept: dict[Where, PersistentVolumeClaim] = {}  # claims as they were when they were deleted
+        self._gone: dict[Where, PersistentVolumeClaim] = {}  # claims as they were when they were deleted
         self.failing: dict[str, str] = {}  # VirtualMachineSnapshot, VolumeSnapshot or VirtualMachineRestore -> why
         self.without_snapshots: set[str] = set()  # volumes whose storage cannot do it
 
@@ -89,35 +90,23 @@ class Snapshots:
         }
 
     async def _keep(self, snapshot: VirtualMachineSnapshot, machine: VirtualMachine, included: list[str]) -> None:
-        """The content, and a VolumeSnapshot for each volume, which goes with it.
+        """The content, and a VolumeSnapshot for each volume, which goes with it. Whatever is there is not made again.
 
         The content has no owner: Kubernetes' collector takes an owner that is not served for one that is gone.
         """
         namespace, name = snapshot.metadata.namespace, _content_name(snapshot)
-        if await self._access.find(VirtualMachineSnapshotContent, name, namespace) is not None:
-            return
         claims = {v.name: backing_name(v) for v in machine.spec.template.spec.volumes if v.name in included}
         held = {volume: _held_by(snapshot, volume) for volume in claims}
-        content = {
-            "apiVersion": VirtualMachineSnapshotContent.resource.api_version,
-            "kind": "VirtualMachineSnapshotContent",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "virtualMachineSnapshotName": snapshot.metadata.name,
-                "source": {"virtualMachine": {"metadata": {}, "spec": msgspec.to_builtins(machine.spec)}},
-                "volumeBackups": [
-                    {"volumeName": volume, "persistentVolumeClaim": {}, "volumeSnapshotName": held[volume]}
-                    for volume in claims
-                ],
-            },
-        }
-        await self._access.create(VirtualMachineSnapshotContent.resource.untyped()(content=content))
         made = await self._access.find(VirtualMachineSnapshotContent, name, namespace)
+        if made is None:
+            await self._access.create(_content(snapshot, machine, held))
+            made = await self._access.find(VirtualMachineSnapshotContent, name, namespace)
         owners = (controller_reference(made),) if made is not None else ()
         for volume, claim in claims.items():
-            source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
-            metadata = ObjectMeta(name=held[volume], namespace=namespace, owner_references=owners)
-            await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
+            if await self._access.find(VolumeSnapshot, held[volume], namespace) is None:
+                source = VolumeSnapshotSource(persistent_volume_claim_name=claim)
+                metadata = ObjectMeta(name=held[volume], namespace=namespace, owner_references=owners)
+                await self._access.create(VolumeSnapshot(metadata=metadata, spec=VolumeSnapshotSpec(source=source)))
 
     async def _let_go(self, snapshot: VirtualMachineSnapshot) -> None:
         meta = snapshot.metadata
@@ -129,15 +118,22 @@ class Snapshots:
             await self._access.patch(snapshot, {"metadata": {"finalizers": left}})
 
     async def _volume(self, volume: VolumeSnapshot) -> None:
-        if why := self.failing.get(volume.metadata.name):
+        if why := self.failing.get(volume.metadata.name) or await self._why_not_kept(volume):
             if volume.status.error is None:
                 status = {"readyToUse": False, "error": {"message": why, "time": made_at(volume)}}
                 await self._access.set_status(volume, status)
         elif not volume.status.ready_to_use:
-            if self._guests is not None:
-                await self._guests.keep(volume)
             status = {"readyToUse": True, "creationTime": made_at(volume), "error": None}
             await self._access.set_status(volume, status)
+
+    async def _why_not_kept(self, volume: VolumeSnapshot) -> str:
+        """Empty: the content of its disk is copied, which happens once."""
+        if self._guests is not None and not volume.status.ready_to_use:
+            try:
+                await self._guests.keep(volume)
+            except NotFound as missing:
+                return missing.message
+        return ""
 
     async def _restore(self, restore: VirtualMachineRestore, machine: VirtualMachine) -> None:
         """In place: each claim goes, and one of the same name comes; then the machine's old spec; then it is told."""
@@ -164,21 +160,39 @@ class Snapshots:
         mark = {"restore.kubevirt.io/name": restore.metadata.name, UID_MARK: restore.metadata.uid}
         mark |= {CONTENT_MARK: content}
         if claim is None:
-            before = self._kept[where].metadata
+            before = self._gone[where].metadata
             metadata = ObjectMeta(
                 name=where[1],
                 namespace=where[0],
                 labels=before.labels,
                 annotations={**_of_people(before.annotations), **mark},
             )
-            await self._access.create(PersistentVolumeClaim(metadata=metadata, spec=self._kept[where].spec))
+            await self._access.create(PersistentVolumeClaim(metadata=metadata, spec=self._gone[where].spec))
             return False
         if claim.metadata.annotations.get(UID_MARK) == restore.metadata.uid:
             return claim.status.phase == "Bound"
         self._being_restored.add(where)
-        self._kept[where] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, volume_name=""))
+        self._gone[where] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, volume_name=""))
         await self._access.delete(claim)
         return False
+
+
+def _content(snapshot: VirtualMachineSnapshot, machine: VirtualMachine, held: Mapping[str, str]) -> Object:
+    """`held`: volume -> its VolumeSnapshot."""
+    content = {
+        "apiVersion": VirtualMachineSnapshotContent.resource.api_version,
+        "kind": "VirtualMachineSnapshotContent",
+        "metadata": {"name": _content_name(snapshot), "namespace": snapshot.metadata.namespace},
+        "spec": {
+            "virtualMachineSnapshotName": snapshot.metadata.name,
+            "source": {"virtualMachine": {"metadata": {}, "spec": msgspec.to_builtins(machine.spec)}},
+            "volumeBackups": [
+                {"volumeName": volume, "persistentVolumeClaim": {}, "volumeSnapshotName": by}
+                for volume, by in held.items()
+            ],
+        },
+    }
+    return VirtualMachineSnapshotContent.resource.untyped()(content=content)
 
 
 def _of_people(annotations: Mapping[str, str]) -> Mapping[str, str]:

@@ -56,7 +56,6 @@ class KubeVirtStandIn:
             of_class=of_class,
             guests=guests,
         )
-        self.guests = guests
         self._tell = tell
         self.machines = Machines(self.access, guests)
         self.snapshots = Snapshots(self.access, self.volumes.being_restored, guests)

@@ -16,7 +16,6 @@ import msgspec
 from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.power import BY_HAND, SUBRESOURCES
 from corral.kube.codec import error_of
-from corral.kube.execution import RunningCommand
 from corral.kube.transport import Request, Response, Socket, Stream, Transport
 from corral.testing.kubevirt_standin.access import Access
 from corral.testing.kubevirt_standin.standin import KubeVirtStandIn
@@ -32,7 +31,6 @@ class StandInApi:
         self._behind = behind
         self._access: Access = standin.access
         self._machines = standin.machines
-        self._guests = standin.guests
         self.runs = True
 
     async def request(self, request: Request) -> Response:
@@ -57,11 +55,7 @@ class StandInApi:
         if instance is None:
             refused = _refusal(404, "NotFound", f"virtualmachineinstance {name} not found")
             raise error_of(request.subject, refused.status, refused.headers, refused.body)
-        if self._guests is None:
-            yield EchoConsole(subprotocols[0])
-            return
-        async with self._guests.console(instance) as command:
-            yield SerialConsole(subprotocols[0], command)
+        yield EchoConsole(subprotocols[0])
 
     async def close(self) -> None:
         await self._behind.close()
@@ -92,12 +86,8 @@ class StandInApi:
                 await self._access.delete(instance)
             case "pause" if instance is not None:
                 self._machines.paused.add(name)
-                if self._guests is not None:
-                    await self._guests.hold(instance)
             case "unpause" if instance is not None:
                 self._machines.paused.discard(name)
-                if self._guests is not None:
-                    await self._guests.release(instance)
             case "freeze" | "unfreeze" if instance is not None and not self._machines.is_agentless(name):
                 self._machines.freezes.append(action)
                 status = {"fsFreezeStatus": "frozen" if action == "freeze" else ""}
@@ -122,22 +112,6 @@ class EchoConsole:
 
     async def receive(self) -> bytes | None:
         return await self._said.get()
-
-
-class SerialConsole:
-    """Of a real guest, by a program in its pod that is joined to it."""
-
-    def __init__(self, subprotocol: str, command: RunningCommand) -> None:
-        self.subprotocol = subprotocol
-        self._command = command
-        self._output = command.output()
-
-    async def send(self, message: bytes) -> None:
-        await self._command.write(message)
-
-    async def receive(self) -> bytes | None:
-        said = await anext(self._output, None)
-        return said.data if said is not None else None
 
 
 def _refusal(status: int, reason: str, message: str) -> Response:
