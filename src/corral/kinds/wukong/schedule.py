@@ -75,17 +75,26 @@ def due_time(snapshot: WukongSnapshot) -> datetime:
 def outdated(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) -> list[WukongSnapshot]:
     """More than maxCount, older than maxAge, or failed before a good one; never the newest good one.
 
-    Of those that failed since the newest good one, as many are kept: what they say is worth no more than that.
+    Of those that failed since the newest good one, as many are kept: what they say is worth no more than that. One that
+    is lost may be found again, so it goes only as a good one would: for its age, or when as many newer ones are good, or
+    lost.
     """
     good = [snapshot for snapshot in ours if snapshot.status.phase == "Succeeded"]
-    failed = [snapshot for snapshot in ours if snapshot.status.phase == "Failed"]
+    failed = [snapshot for snapshot in ours if snapshot.status.phase == "Failed" and not snapshot.status.lost]
+    lost = [snapshot for snapshot in ours if snapshot.status.lost]
     older = good[:-1]
     too_many = older[: max(len(good) - policy.max_count, 0)]
-    too_old = [s for s in older if policy.max_age and now - due_time(s) > parse_duration(policy.max_age)]
-    overtaken = [s for s in failed if good and due_time(s) < due_time(good[-1])]
+    too_many += [s for s in lost if max(_newer(s, good), _newer(s, lost)) >= policy.max_count]
+    aging = [s for s in (*older, *lost) if _newer(s, good)]
+    too_old = [s for s in aging if policy.max_age and now - due_time(s) > parse_duration(policy.max_age)]
+    overtaken = [s for s in failed if _newer(s, good)]
     in_vain = failed[: max(len(failed) - policy.max_count, 0)]
     gone = {snapshot.metadata.name for snapshot in (*too_many, *too_old, *overtaken, *in_vain)}
     return [s for s in ours if s.metadata.name in gone and s.metadata.deletion_timestamp is None]
+
+
+def _newer(one: WukongSnapshot, others: Iterable[WukongSnapshot]) -> int:
+    return sum(due_time(one) < due_time(other) for other in others)
 
 
 def _next_expiry(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) -> float | None:

@@ -20,8 +20,10 @@ from corral.kinds.wukongsnapshot.quiesce import FROZEN_AT_MOST_S, Freeze, Thaw, 
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotStatus
 from corral.kube.client import Client
 from corral.kube.errors import KubeError
+from corral.kube.meta import Object
 
 BY_WUKONG = "wukong"
+OPTIONAL: tuple[type[Object], ...] = (VirtualMachineSnapshot, VirtualMachineSnapshotContent, VolumeSnapshot)
 
 
 class WukongSnapshotReconciler:
@@ -41,7 +43,7 @@ class WukongSnapshotReconciler:
         return Snapshot(
             object=asked,
             now=read.now,
-            absent=frozenset(kind for kind in (VirtualMachineSnapshot, VolumeSnapshot) if not read.serves(kind)),
+            absent=frozenset(kind for kind in OPTIONAL if not read.serves(kind)),
             wukong=wukong,
             machine=machine,
             instance=read.get(VirtualMachineInstance, machine.metadata.name, key.namespace) if machine else None,

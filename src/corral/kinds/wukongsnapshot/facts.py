@@ -24,8 +24,7 @@ from corral.kinds.wukongsnapshot.spec import DiskSnapshot, WukongSnapshot
 from corral.kube.meta import Object
 from corral.kube.values import parse_duration
 
-FAILED = "SnapshotFailed"  # the reason of the condition, by which a later pass knows it again
-UNSEEN = "SnapshotUnseen"  # likewise
+UNSEEN = "SnapshotUnseen"  # the reason of the condition, by which a later pass knows it again
 LOST_AFTER_S = 10.0  # a kind that a server stops to serve may look empty first
 
 
@@ -46,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     begun: bool = False
     ready: bool = False
-    to_thaw: bool = False  # the guest was frozen for it, and need not be any more
+    to_thaw: bool = False  # the guest was frozen for it, and need not be any more; it is not over before that
     error: str = ""  # it failed, and stays so
     trouble: str = ""  # it may still come to be
     name: str = ""
@@ -61,12 +60,20 @@ def is_of_disks(asked: WukongSnapshot) -> bool:
     return bool(asked.spec.disks)
 
 
-def needed_kind(asked: WukongSnapshot) -> type[Object]:
-    return VolumeSnapshot if is_of_disks(asked) else VirtualMachineSnapshot
+def lacking(snapshot: Snapshot) -> tuple[type[Object], ...]:
+    """What it cannot be taken without, nor looked at afterwards, and what this cluster does not serve now."""
+    whole = (VirtualMachineSnapshot, VirtualMachineSnapshotContent)
+    needed = (VolumeSnapshot,) if is_of_disks(snapshot.object) else whole
+    return tuple(kind for kind in needed if kind in snapshot.absent)
 
 
 def is_over(asked: WukongSnapshot) -> bool:
     return asked.status.phase in ("Succeeded", "Failed")
+
+
+def was_taken(asked: WukongSnapshot) -> bool:
+    """It cannot fail any more: it is there, or out of sight, or lost."""
+    return asked.status.phase == "Succeeded" or asked.status.lost
 
 
 def is_lost(snapshot: Snapshot) -> bool:
@@ -76,7 +83,7 @@ def is_lost(snapshot: Snapshot) -> bool:
         c.last_transition_time for c in asked.status.conditions if c.type == "Reconciling" and c.reason == UNSEEN
     ]
     ages_s = [(snapshot.now - at).total_seconds() for at in seen_last if at is not None]
-    return asked.status.phase == "Failed" or any(age_s >= LOST_AFTER_S for age_s in ages_s)
+    return asked.status.lost or any(age_s >= LOST_AFTER_S for age_s in ages_s)
 
 
 def is_stalled(asked: WukongSnapshot) -> bool:
@@ -92,17 +99,18 @@ def _of_machine(snapshot: Snapshot) -> Progress:
     if taken is None:
         return Progress()
     status = taken.status
-    failed, before = status.phase == "Failed", _told_as_failed(snapshot.object)
-    if content is None and is_over(snapshot.object) and not failed and not before:
-        return Progress()  # lost: it is told as failed by now, and no later look may take it for under way
-    said = status.error.message if status.error else ""
-    trouble = "" if failed or status.ready_to_use else said
-    error = before or ((said or "it says no reason") if failed else "") or _silence_of_kubevirt(snapshot, trouble)
     backups = content.spec.volume_backups if content else ()
     found = {b.volume_name: b.volume_snapshot_name for b in backups if b.volume_snapshot_name}
     included = status.snapshot_volumes.included_volumes
     # Whoever restores from it takes what is not named for empty, so all of it is named before it is called taken.
     is_held = content is not None and set(included) <= found.keys()
+    said = status.error.message if status.error else ""
+    if was_taken(snapshot.object) and not (status.ready_to_use and is_held):
+        return Progress(trouble=said)
+    failed = status.phase == "Failed"
+    trouble = "" if failed or status.ready_to_use else said
+    error = failed_before(snapshot.object) or ((said or "it says no reason") if failed else "")
+    error = error or _silence_of_kubevirt(snapshot, trouble)
     return Progress(
         begun=True,
         ready=status.ready_to_use and is_held and not error,
@@ -117,10 +125,12 @@ def _of_machine(snapshot: Snapshot) -> Progress:
     )
 
 
-def _told_as_failed(asked: WukongSnapshot) -> str:
-    """Why; empty of one that is lost: what holds it may only be out of sight."""
-    is_told = any(condition.type == "Stalled" and condition.reason == FAILED for condition in asked.status.conditions)
-    return asked.status.error if is_told else ""
+def failed_before(asked: WukongSnapshot) -> str:
+    """Why; empty of one that is lost: what holds it may only be out of sight.
+
+    Whatever is in the way by now, and whatever has come to be since: that is of another moment.
+    """
+    return asked.status.error if asked.status.phase == "Failed" and not asked.status.lost else ""
 
 
 def _silence_of_kubevirt(snapshot: Snapshot, trouble: str) -> str:
@@ -150,9 +160,13 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
     ready = [disk for disk, volume in there.items() if volume.status.ready_to_use]
     times = [volume.status.creation_time for volume in there.values() if volume.status.creation_time is not None]
     trouble, late = "; ".join(troubles), is_late(snapshot)
+    if was_taken(asked) and len(ready) < len(wanted):
+        return Progress(trouble=trouble)
     begun, cut = len(there) == len(wanted), len(times) == len(wanted)
-    error = _failed_before(asked) or (trouble if trouble and late else "") or _silence(snapshot, there)
-    to_thaw = begun and (cut or late) and was_frozen(there.values()) and is_frozen(snapshot.instance)
+    # Of one that is over the guest was thawed before; whoever has frozen it now is another.
+    froze = not is_over(asked) and was_frozen(there.values())
+    to_thaw = begun and (cut or late) and froze and is_frozen(snapshot.instance)
+    error = failed_before(asked) or ("" if to_thaw else (trouble if late else "") or _silence(snapshot, there))
     return Progress(
         begun=begun,
         ready=len(ready) == len(wanted) and not to_thaw,
@@ -165,11 +179,6 @@ def _of_volumes(snapshot: Snapshot) -> Progress:
         excluded=_others(snapshot),
         disks=tuple(DiskSnapshot(name=disk, volume_snapshot_name=there[disk].metadata.name) for disk in ready),
     )
-
-
-def _failed_before(asked: WukongSnapshot) -> str:
-    """What is cut after it failed is of another moment."""
-    return asked.status.error if asked.status.phase == "Failed" else ""
 
 
 def _silence(snapshot: Snapshot, there: Mapping[str, VolumeSnapshot]) -> str:
@@ -218,7 +227,7 @@ def begun_at(snapshot: Snapshot) -> datetime | None:
     asked, wukong = snapshot.object, snapshot.wukong
     if asked.status.begun_at is not None:
         return asked.status.begun_at
-    if wukong is None or snapshot.machine is None or needed_kind(asked) in snapshot.absent:
+    if wukong is None or snapshot.machine is None or lacking(snapshot):
         return None
     known = {disk.name for disk in wukong.spec.disks if has_volume(disk)}
     return snapshot.now if known.issuperset(asked.spec.disks) else None

@@ -1,7 +1,8 @@
 """What to do for a WukongSnapshot, and what its status says. Pure.
 
 Whatever takes it carries the name of what asked for it and is made once. A moment cannot be taken again: one that
-failed stays failed, and one that someone deleted afterwards is told as lost, not made anew.
+failed stays failed with the reason that it failed for, whatever comes or goes afterwards. One that was taken cannot
+fail any more: what holds it may be lost, which is told and not made anew, and is good again if it is found after all.
 """
 
 import msgspec
@@ -19,19 +20,19 @@ from corral.kinds.wukong.api.snapshots import (
     VolumeSnapshotSpec,
 )
 from corral.kinds.wukongsnapshot.facts import (
-    FAILED,
     LOST_AFTER_S,
     UNSEEN,
     Progress,
     Snapshot,
     begun_at,
+    failed_before,
     fails_in_s,
     has_volume,
     is_late,
     is_lost,
     is_of_disks,
     is_over,
-    needed_kind,
+    lacking,
     progress,
 )
 from corral.kinds.wukongsnapshot.quiesce import can_freeze, freeze, indications_now, is_frozen, thaw
@@ -51,14 +52,14 @@ def _decided(snapshot: Snapshot) -> Plan:
     asked = snapshot.object
     if asked.metadata.deletion_timestamp is not None:
         return NOTHING
-    if needed_kind(asked) in snapshot.absent:
-        missing = needed_kind(asked).resource.plural_and_group
+    if (missing := lacking(snapshot)) and not failed_before(asked):
+        named = " and ".join(kind.resource.plural_and_group for kind in missing)
         brings = "CSI snapshots" if is_of_disks(asked) else "KubeVirt with snapshots"
-        message = f"this cluster does not serve {missing}: install {brings}; Corral continues after that"
+        message = f"this cluster does not serve {named}: install {brings}; Corral continues after that"
         return _wait("SnapshotsMissing", message, stalled=True)
     so_far = progress(snapshot)
     if not so_far.begun:
-        return _begin(snapshot)
+        return _begin(snapshot, so_far)
     return made(snapshot) + _end(snapshot, so_far)
 
 
@@ -66,13 +67,15 @@ def _there(snapshot: Snapshot) -> list[Object]:
     return [*([snapshot.taken] if snapshot.taken else []), *snapshot.volumes]
 
 
-def _begin(snapshot: Snapshot) -> Plan:
+def _begin(snapshot: Snapshot, so_far: Progress) -> Plan:
     asked = snapshot.object
+    if why := failed_before(asked):
+        return _failed(why)
     if is_over(asked) and not is_lost(snapshot):
-        message = f"what holds snapshot {asked.metadata.name} is not there; looking again"
+        message = f"what holds snapshot {asked.metadata.name} is not there, or not ready{_why(so_far)}; looking again"
         return Plan(waits=(Wait(reason=UNSEEN, message=message),), again_after_s=LOST_AFTER_S)
     if is_over(asked):
-        message = f"what held snapshot {asked.metadata.name} is gone; it cannot be taken again"
+        message = f"what held snapshot {asked.metadata.name} is gone{_why(so_far)}; it cannot be taken again"
         return _wait("SnapshotLost", message, stalled=True)
     where = f"{asked.metadata.namespace}/{asked.spec.wukong_name}"
     if snapshot.wukong is None:
@@ -108,14 +111,21 @@ def _end(snapshot: Snapshot, so_far: Progress) -> Plan:
         waits = (Wait(reason="GuestThawing", message="waiting until KubeVirt has thawed the guest"),)
         return Plan(actions=(thaw(snapshot.instance),), waits=waits)
     if so_far.error:
-        return _wait(FAILED, f"it could not be taken: {so_far.error}", stalled=True)
+        return _failed(so_far.error)
     if so_far.ready:
         return NOTHING
     by = "the storage" if is_of_disks(snapshot.object) else "KubeVirt"
-    why_not_yet = f" ({so_far.trouble})" if so_far.trouble else ""
-    waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{why_not_yet}"),)
+    waits = (Wait(reason="SnapshotUnderWay", message=f"{by} is taking the snapshot{_why(so_far)}"),)
     left_s = fails_in_s(snapshot, so_far)
     return Plan(waits=waits, again_after_s=max(left_s, 1.0) if left_s is not None else None)
+
+
+def _why(so_far: Progress) -> str:
+    return f" ({so_far.trouble})" if so_far.trouble else ""
+
+
+def _failed(why: str) -> Plan:
+    return _wait("SnapshotFailed", f"it could not be taken: {why}", stalled=True)
 
 
 def _wait(reason: str, message: str, *, stalled: bool = False) -> Plan:
@@ -158,9 +168,9 @@ def report(snapshot: Snapshot, outcome: Outcome) -> WukongSnapshotStatus:
     said = verdict(outcome, ready_message="the snapshot is taken")
     if not so_far.begun and is_over(asked):
         told = conditions(asked, asked.status.conditions, said, snapshot.now, whole(Progress()))
-        if needed_kind(asked) in snapshot.absent or not is_lost(snapshot):  # it may still be there when it is served
+        if failed_before(asked) or lacking(snapshot) or not is_lost(snapshot):  # it may be there when it is served
             return msgspec.structs.replace(asked.status, conditions=told)
-        return msgspec.structs.replace(asked.status, phase="Failed", error=said.message, conditions=told)
+        return msgspec.structs.replace(asked.status, phase="Failed", lost=True, error=said.message, conditions=told)
     return WukongSnapshotStatus(
         observed_generation=asked.metadata.generation,
         phase=_phase(so_far),

@@ -48,13 +48,17 @@ class DiskSnapshot(Model, frozen=True, kw_only=True):
 
 
 class WukongSnapshotStatus(BasicStatus, frozen=True, kw_only=True):
-    """`begunAt` is when everything that it needs was there: `failureDeadline` counts from then."""
+    """`begunAt` is when everything that it needs was there: `failureDeadline` counts from then.
+
+    `lost`: it was taken, and what holds it is not there any more; it is good again if that is found after all.
+    """
 
     phase: Phase | None = None
     snapshot_name: str = ""
     begun_at: datetime | None = None
     creation_time: datetime | None = None
     error: str = ""
+    lost: bool = False
     indications: tuple[str, ...] = ()
     included_volumes: tuple[str, ...] = ()
     excluded_volumes: tuple[str, ...] = ()

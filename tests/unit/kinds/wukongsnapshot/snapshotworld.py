@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from corral.kinds.wukongsnapshot.controller import controller
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot, WukongSnapshotSpec, WukongSnapshotStatus
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import Object, ObjectMeta
+from corral.kube.models.apiextensions_v1 import CustomResourceDefinition
 from corral.kube.transport import Transport
 from corral.testing.kubevirt_standin.subresources import StandInApi
 from corral.testing.operators import Operator, converged
@@ -33,6 +34,13 @@ class SnapshotWorld(World):
 
     async def rest(self) -> None:
         await converged(self.server, controller, within_s=300, quiet_s=11.0)
+
+    def out_of_service(self, *kinds: type[Object]) -> None:
+        """As when their definitions are replaced: what is of them is not seen, and there again when they are back."""
+        for kind in kinds:
+            self.server.kinds.remove(self.server.served(kind))
+            self.server.remove(CustomResourceDefinition, kind.resource.plural_and_group)
+        self.server.drop_watches()
 
     async def status(self, name: str = "friday") -> WukongSnapshotStatus:
         return (await self.client.get(WukongSnapshot, name, NAMESPACE)).status

@@ -170,7 +170,13 @@ async def test_a_deleted_snapshot_takes_kubevirts_along() -> None:
 
 @pytest.mark.parametrize(
     ("disks", "missing"),
-    [((), "virtualmachinesnapshots.snapshot.kubevirt.io"), (("data",), "volumesnapshots.snapshot.storage.k8s.io")],
+    [
+        (
+            (),
+            "virtualmachinesnapshots.snapshot.kubevirt.io and virtualmachinesnapshotcontents.snapshot.kubevirt.io",
+        ),
+        (("data",), "volumesnapshots.snapshot.storage.k8s.io"),
+    ],
     ids=["whole", "disk"],
 )
 async def test_a_cluster_without_snapshots_is_told_once_and_they_are_taken_when_it_has_them(
@@ -238,6 +244,18 @@ async def test_a_guest_is_frozen_before_its_disks_are_cut_and_thawed_at_once_aft
     assert world.standin.machines.freezes == ["freeze", "unfreeze"]
     assert (await world.instance()).status.fs_freeze_status == ""
     assert ((await world.status()).phase, (await world.status()).indications) == ("Succeeded", ("Online", "GuestAgent"))
+
+
+async def test_a_snapshot_that_is_over_does_not_thaw_the_guest_that_another_has_frozen() -> None:
+    world = SnapshotWorld()
+    await world.open()
+    await world.take(disks=("data",))
+    await world.ask("monday", disks=("data",))
+    await asyncio.sleep(2)
+    world.standin_rests()  # the storage takes its time
+    await asyncio.sleep(30)
+    assert world.standin.machines.freezes == ["freeze", "unfreeze", "freeze"]
+    assert (await world.status()).phase == "Succeeded"
 
 
 async def test_a_guest_without_its_agent_is_not_frozen_and_the_snapshot_says_so() -> None:
