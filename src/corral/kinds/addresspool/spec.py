@@ -10,7 +10,7 @@ from corral.kinds.wukong.spec_networks import Address
 from corral.kube.crd import Column, kind, rule, rules
 from corral.kube.meta import Model, Object
 
-NAME_MAX = 20  # leases are called <pool>-<address>, and an address of IPv6 has 39 characters
+NAME_MAX = 20  # fits beside an address in what people read; leases have it as the value of a label, too
 
 
 class AddressRange(Model, frozen=True, kw_only=True):

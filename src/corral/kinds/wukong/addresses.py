@@ -1,9 +1,10 @@
 """Which addresses the guest is told, and that nobody else has them. Pure.
 
 An address of a pool is leased by making a ConfigMap that is called after it. The server lets one of a name be made, so
-two Wukongs never have the same, whoever was first, and whatever either of them knew. It is the Wukong's child: it goes
-when the machine has gone, and the address is free. (A Lease of Kubernetes' own would ask for the right to change those
-that the control plane elects its leaders with.)
+two Wukongs never have the same, whoever was first, whatever either of them knew, and whichever pools have it. It is the
+Wukong's child: it goes when the machine has gone, and the address is free. One that an earlier version called after its
+pool too is known by its labels, as any other, and kept. (A Lease of Kubernetes' own would ask for the right to change
+those that the control plane elects its leaders with.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from corral.kinds.wukong.facts import Snapshot
 from corral.kinds.wukong.networks import bridge_of, kind_of, networks_of
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukong.spec_networks import IpConfig, NetworkConfig
-from corral.kube.meta import ObjectMeta
+from corral.kube.meta import ObjectMeta, ref
 from corral.kube.models.core_v1 import ConfigMap
 
 Segment = tuple[str, ...]
@@ -53,7 +54,7 @@ def segment(network: NetworkConfig) -> Segment:
 
 def addresses(snapshot: Snapshot) -> Plan:
     """A lease for each network that has none, and the words for those that get none."""
-    wukong = snapshot.object
+    wukong, taken = snapshot.object, set(_taken(snapshot))
     desired: list[Once] = []
     waits: list[Wait] = []
     for network, name in from_pools(wukong):
@@ -65,7 +66,8 @@ def addresses(snapshot: Snapshot) -> Plan:
             waits.append(Wait(reason="AddressPoolMissing", message=message))
         elif held is not None:
             continue
-        elif free := Addresses(pool).free(_taken(snapshot), f"{wukong.metadata.uid}/{network.name}"):
+        elif free := Addresses(pool).free(taken, f"{wukong.metadata.uid}/{network.name}"):
+            taken.add(free)
             desired.append(Once(_lease(wukong, network, pool, free)))
             waits.append(Wait(reason="AddressPending", message=f"network {network.name}: {free} is being taken"))
         else:
@@ -79,8 +81,8 @@ def addresses(snapshot: Snapshot) -> Plan:
         and lease.metadata.labels.get(names.NETWORK_LABEL) not in _attached(snapshot)
     )
     present = [lease for lease in snapshot.leases if lease.metadata.name in {o.object.metadata.name for o in desired}]
-    taken = children(wukong, desired, present)
-    return taken + Plan(actions=given_back, waits=(*waits, *_rivals(snapshot)))
+    leased = children(wukong, desired, present)
+    return leased + Plan(actions=given_back, waits=(*waits, *_rivals(snapshot), *_leased_twice(snapshot)))
 
 
 def as_told(snapshot: Snapshot) -> Wukong:
@@ -139,7 +141,7 @@ def _lease(wukong: Wukong, network: NetworkConfig, pool: AddressPool, address: I
     name = wukong.metadata.name
     return ConfigMap(
         metadata=ObjectMeta(
-            name=names.address_lease_name(pool.metadata.name, address.exploded),
+            name=names.address_lease_name(address.exploded),
             labels={
                 **names.MANAGED_BY,
                 names.WUKONG_LABEL: name,
@@ -166,6 +168,18 @@ def _rivals(snapshot: Snapshot) -> Iterable[Wait]:
             yield Wait(reason="AddressTaken", message=message, stalled=True)
         elif holder is not None:
             message = f"network {network.name}: {address} was given to {holder.data[HOLDER]} by a pool"
+            yield Wait(reason="AddressTaken", message=message, stalled=True)
+
+
+def _leased_twice(snapshot: Snapshot) -> Iterable[Wait]:
+    """An earlier version let that happen where pools overlap. Both have it by now: a person must say whose it is."""
+    own = {lease.metadata.name for lease in snapshot.leases}
+    others = {address_in(lease): lease for lease in snapshot.leased if lease.metadata.name not in own}
+    for lease in snapshot.leases:
+        other = others.get(address_in(lease))
+        if other is not None:
+            network, where = lease.metadata.labels.get(names.NETWORK_LABEL), ref(other)
+            message = f"network {network}: {address_in(lease)} was given to {other.data[HOLDER]} as well, by {where}"
             yield Wait(reason="AddressTaken", message=message, stalled=True)
 
 

@@ -229,6 +229,10 @@ def _namespace_if_static(wukong: Wukong) -> Iterable[str]:
     return (wukong.metadata.namespace,) if any(static_addresses(wukong)) else ()
 
 
+def _namespace_if_pooled(wukong: Wukong) -> Iterable[str]:
+    return (wukong.metadata.namespace,) if any(from_pools(wukong)) else ()
+
+
 def _namespace_of_lease(lease: ConfigMap) -> Iterable[str]:
     return (namespace for namespace, _pool in pool_of(lease))
 
@@ -281,13 +285,17 @@ def of_pool(pool: AddressPool, read: Reader) -> Iterable[Key]:
 
 
 def of_lease(lease: ConfigMap, read: Reader) -> Iterable[Key]:
-    """Who may care that an address was taken or is free again: those that have none of the pool, or want this one."""
+    """Who may care that an address was taken or is free again: those that lack one, of any pool, or have this one."""
     found: list[Wukong] = []
-    for pool in pool_of(lease):
-        wanting = read.by_index(Wukong, BY_POOL, pool)
-        found += [w for w in wanting if not any(pool in pool_of(own) for own in _leases(w, read))]
-        found += read.by_index(Wukong, BY_ADDRESS, (lease.metadata.namespace, address_in(lease)))
+    for namespace, _pool in pool_of(lease):
+        found += [w for w in read.by_index(Wukong, BY_NAMESPACE, namespace) if _cares(w, address_in(lease), read)]
+        found += read.by_index(Wukong, BY_ADDRESS, (namespace, address_in(lease)))
     return set(_keys(found))
+
+
+def _cares(wukong: Wukong, address: IP, read: Reader) -> bool:
+    own = _leases(wukong, read)
+    return len(own) < sum(1 for _ in from_pools(wukong)) or any(address_in(lease) == address for lease in own)
 
 
 def of_same_address(wukong: Wukong, read: Reader) -> Iterable[Key]:
@@ -340,6 +348,7 @@ def controller(may_copy: MayCopy | None = None) -> Controller[Wukong, Snapshot]:
         .indexes(Wukong, BY_POOL, _pools_named)
         .indexes(Wukong, BY_ADDRESS, _addresses_written)
         .indexes(Wukong, BY_STATIC, _namespace_if_static)
+        .indexes(Wukong, BY_NAMESPACE, _namespace_if_pooled)
         .indexes(ConfigMap, BY_POOL, pool_of)
         .indexes(ConfigMap, BY_NAMESPACE, _namespace_of_lease)
         .indexes(Wukong, BY_SNAPSHOT, _snapshots_named)

@@ -32,9 +32,9 @@ def service_name(wukong: str) -> str:
     return wukong
 
 
-def address_lease_name(pool: str, address: str) -> str:
-    """One for each address of a pool: whoever makes it has the address."""
-    return f"{pool}-{address.replace('.', '-').replace(':', '-')}"
+def address_lease_name(address: str) -> str:
+    """One for each address of a namespace, whichever pools have it: whoever makes it has the address."""
+    return f"address-{address.replace('.', '-').replace(':', '-')}"
 
 
 def network_policy_name(wukong: str) -> str:

@@ -76,7 +76,7 @@ def outdated(ours: list[WukongSnapshot], policy: SnapshotPolicy, now: datetime) 
     """More than maxCount, older than maxAge, or failed before a good one; never the newest good one.
 
     Of those that failed since the newest good one, as many are kept: what they say is worth no more than that. One that
-    is lost may be found again, so it goes only as a good one would: for its age, or when as many newer ones are good, or
+    is lost may be found again, so it goes only as a good one would: for its age, or when as many newer ones are good or
     lost.
     """
     good = [snapshot for snapshot in ours if snapshot.status.phase == "Succeeded"]

@@ -4,7 +4,6 @@ import asyncio
 from ipaddress import ip_address
 
 import pytest
-import yaml
 
 from corral.engine.controller import AnyController
 from corral.kinds.addresspool.addresses import IP, Addresses
@@ -16,39 +15,10 @@ from corral.kube.meta import ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, Secret
 from corral.testing.apiserver.faults import ROUGH
 from corral.testing.operators import Operator, converged
+from tests.unit.kinds.wukong.addressworld import POOLED, STATIC, a_pool, addresses, told
 from tests.unit.kinds.wukong.world import NAMESPACE, World, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
-
-POOLED = """
-cpu: 1
-memory: 1Gi
-disks: [{name: root, size: 1Gi}]
-networks: [{name: lan, bridgeName: br0, ipConfig: {mode: pool, pool: lan}}]
-"""
-STATIC = POOLED.replace("mode: pool, pool: lan", "mode: static, address: 10.1.2.10/24")
-
-
-def a_pool(first: str = "10.1.2.10", last: str = "10.1.2.99", name: str = "lan") -> AddressPool:
-    return AddressPool(
-        metadata=ObjectMeta(name=name, namespace=NAMESPACE),
-        spec=AddressPoolSpec(
-            subnet="10.1.2.0/24",
-            ranges=(AddressRange(first=first, last=last),),
-            gateway="10.1.2.1",
-            dns_servers=("10.1.2.2",),
-        ),
-    )
-
-
-async def addresses(world: World) -> dict[str, str]:
-    return {w["metadata"]["name"]: w["status"]["networks"][-1].get("address", "") for w in world.server.all_of(Wukong)}
-
-
-async def told(world: World, name: str = "vm") -> dict[str, object]:
-    data = (await world.secret(f"{name}-cloud-init")).data["networkdata"]
-    found: dict[str, object] = yaml.safe_load(data)["ethernets"]["lan"]
-    return found
 
 
 async def test_a_network_of_a_pool_is_told_its_address_gateway_and_servers() -> None:
@@ -59,7 +29,7 @@ async def test_a_network_of_a_pool_is_told_its_address_gateway_and_servers() -> 
     assert lan["addresses"] == [f"{address}/24"]
     assert lan["routes"] == [{"to": "0.0.0.0/0", "via": "10.1.2.1"}]
     assert lan["nameservers"] == {"addresses": ["10.1.2.2"]}
-    assert world.names(ConfigMap) == [f"lan-{address.replace('.', '-')}"]
+    assert world.names(ConfigMap) == [f"address-{address.replace('.', '-')}"]
     assert (await world.wukong()).status.phase == "Running"
 
 
