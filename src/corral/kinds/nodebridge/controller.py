@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from corral.engine import Controller, Key, KindController, Outcome, Plan, Reader
+from corral.engine.controller import generation_changed
 from corral.kinds.nodebridge.plan import FINALIZER, Snapshot, later, plan, report
 from corral.kinds.nodebridge.policies import policy_name
 from corral.kinds.nodebridge.spec import NodeBridge, NodeBridgeStatus
@@ -19,6 +20,7 @@ class NodeBridgeReconciler:
         return Snapshot(
             object=bridge,
             now=read.now,
+            others=tuple(other for other in _of_same_name(bridge, read) if other.metadata.name != key.name),
             is_served=read.serves(NodeNetworkConfigurationPolicy),
             nodes=read.list(Node),
             states=read.list(NodeNetworkState),
@@ -45,6 +47,14 @@ def _policies(bridge: NodeBridge, read: Reader) -> tuple[NodeNetworkConfiguratio
     return tuple(found[name] for name in sorted(found))
 
 
+def _of_same_name(bridge: NodeBridge, read: Reader) -> tuple[NodeBridge, ...]:
+    return tuple(other for other in read.list(NodeBridge) if other.spec.bridge_name == bridge.spec.bridge_name)
+
+
+def of_same_name(bridge: NodeBridge, read: Reader) -> Iterable[Key]:
+    return [Key("", other.metadata.name) for other in _of_same_name(bridge, read)]
+
+
 def of_node(_obj: Object, read: Reader) -> Iterable[Key]:
     return [Key("", bridge.metadata.name) for bridge in read.list(NodeBridge)]
 
@@ -60,6 +70,7 @@ def controller() -> Controller[NodeBridge, Snapshot]:
     return (
         Controller.for_(NodeBridge, NodeBridgeReconciler())
         .owns(NodeNetworkConfigurationPolicy, optional=True)
+        .watches(NodeBridge, to=of_same_name, when=generation_changed)
         .watches(NodeNetworkState, to=of_node, optional=True)
         .watches(Node, to=of_node, when=is_other_node)
         .finalizer(FINALIZER)

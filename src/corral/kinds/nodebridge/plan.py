@@ -3,6 +3,8 @@
     guard       the port must be there, and the node must not need it for itself (see `guard`); each node for itself
     leaving     of nodes that are no longer chosen, and of all on deletion: NMState leaves behind what a deleted policy
                 made, so first a policy that says `absent`, then its deletion
+    sharing     a bridge of one name on one node belongs to the oldest NodeBridge that wants it there: no other makes
+                it, and none says `absent` for as long as another wants it
     pace        `maxUnavailable` nodes at a time, and no further one once NMState has refused one
 
 NMState itself takes a change back when a node cannot be reached afterwards; the guard is for never getting there.
@@ -10,7 +12,7 @@ NMState itself takes a change back when a node cannot be reached afterwards; the
 
 import enum
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -46,6 +48,7 @@ FINALIZER = "vm.corral.dev/node-bridge"
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     object: NodeBridge
     now: datetime
+    others: tuple[NodeBridge, ...] = ()  # with a bridge of the same name
     is_served: bool = True  # whether this cluster has NMState
     nodes: tuple[Node, ...] = ()  # all of them
     states: tuple[NodeNetworkState, ...] = ()
@@ -64,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(enum.Enum):
-    HELD = "held"  # nothing is done to the node
+    HELD = "held"  # nothing is done to the node; at most a policy is put away
     TO_DO = "to do"
     UNDER_WAY = "under way"  # NMState is at it
     REFUSED = "refused"  # by NMState
@@ -113,8 +116,21 @@ def _decided(snapshot: Snapshot) -> Plan:
 
 
 def chosen(snapshot: Snapshot) -> tuple[Node, ...]:
-    selector = snapshot.object.spec.node_selector
-    return tuple(n for n in snapshot.nodes if all(n.metadata.labels.get(k) == v for k, v in selector.items()))
+    return tuple(node for node in snapshot.nodes if _is_chosen(snapshot.object, node))
+
+
+def _is_chosen(bridge: NodeBridge, node: Node) -> bool:
+    return all(node.metadata.labels.get(key) == value for key, value in bridge.spec.node_selector.items())
+
+
+def _wanted_by(snapshot: Snapshot, node: Node) -> tuple[NodeBridge, ...]:
+    """Other NodeBridges that want the bridge on this node, the oldest first."""
+    staying = (other for other in snapshot.others if other.metadata.deletion_timestamp is None)
+    return tuple(sorted((other for other in staying if _is_chosen(other, node)), key=_age))
+
+
+def _age(bridge: NodeBridge) -> tuple[datetime, str]:
+    return (bridge.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), bridge.metadata.name)
 
 
 def changes(snapshot: Snapshot) -> Iterator[Change]:
@@ -130,6 +146,9 @@ def changes(snapshot: Snapshot) -> Iterator[Change]:
 def _arrival(snapshot: Snapshot, node: Node) -> Change:
     bridge, name = snapshot.object, node.metadata.name
     state, there = snapshot.state(name), snapshot.policy(name)
+    others = _wanted_by(snapshot, node)
+    if others and _age(others[0]) < _age(bridge):
+        return _taken(snapshot, name, there, others[0])
     if wait := danger(node, state, bridge.spec.port):
         return Change(node=name, stage=Stage.HELD, waits=(wait,))  # a policy that is there is left as it is
     todo = children(bridge, [policy(bridge, node, "up")], [there] if there else [])
@@ -142,8 +161,22 @@ def _arrival(snapshot: Snapshot, node: Node) -> Change:
     return Change(node=name, stage=Stage.DONE if done else Stage.UNDER_WAY)
 
 
+def _taken(snapshot: Snapshot, name: str, there: NodeNetworkConfigurationPolicy | None, holder: NodeBridge) -> Change:
+    """Two policies would take each other's port away for ever, so ours goes, if there is one."""
+    bridge = snapshot.object
+    owner = f"bridge {bridge.spec.bridge_name} of node {name} belongs to NodeBridge {holder.metadata.name}"
+    wait = Wait(reason="BridgeTaken", message=f"{owner}; choose another bridgeName, or other nodes", stalled=True)
+    ours = there is not None and is_controlled_by(there, bridge) and there.metadata.deletion_timestamp is None
+    away = (Delete(target=target(there), reason="BridgeTaken", message=owner),) if there is not None and ours else ()
+    return Change(node=name, stage=Stage.HELD, actions=away, waits=(wait,))
+
+
 def _departure(snapshot: Snapshot, node: Node | None, there: NodeNetworkConfigurationPolicy) -> Change:
     bridge, name = snapshot.object, node_of(there)
+    if node is not None and (others := _wanted_by(snapshot, node)):
+        why = f"NodeBridge {others[0].metadata.name} wants the bridge, so it stays"
+        away = Delete(target=target(there), reason="BridgeStays", message=why)
+        return Change(node=name, stage=Stage.DONE, leaves=True, actions=(away,))
     todo = children(bridge, [policy(bridge, node, "absent")], [there]).actions if node else ()
     if says_so := tuple(action for action in todo if isinstance(action, Apply)):
         return Change(node=name, stage=Stage.TO_DO, leaves=True, actions=says_so)
@@ -192,7 +225,7 @@ def _allowed(snapshot: Snapshot, every: tuple[Change, ...]) -> Iterator[Change]:
     room = most - sum(change.stage is Stage.UNDER_WAY for change in every)
     is_refused = any(change.stage is Stage.REFUSED and not change.leaves for change in every)
     for change in every:
-        if change.stage is Stage.DONE:
+        if change.stage in (Stage.DONE, Stage.HELD):
             yield change
         elif change.stage is Stage.TO_DO and change.actions and room > 0 and (change.leaves or not is_refused):
             room -= 1
