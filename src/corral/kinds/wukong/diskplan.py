@@ -15,6 +15,7 @@ from corral.kube.meta import Object, ref
 from corral.kube.models.core_v1 import PersistentVolumeClaim
 
 UPLOAD_READY = "UploadReady"  # the phase in which CDI waits for a person
+BINDS_WITHIN_S = 15.0  # a claim, if there is a volume for it
 
 
 def disks(snapshot: Snapshot) -> Plan:
@@ -52,6 +53,8 @@ def _disk(snapshot: Snapshot, disk: Disk) -> Plan:
         case State.FAILED:
             failed = Wait(reason="DiskFailed", message=_failed_text(disk), stalled=True)
             return _marked(snapshot, disk) + Plan(waits=(failed,))
+        case State.FILLING | State.UNBOUND if disk.missing_class:
+            return _marked(snapshot, disk) + _without_class(snapshot, disk)
         case State.FILLING:
             return _marked(snapshot, disk) + Plan(waits=(_filling(disk),))
         case State.UNBOUND:
@@ -138,6 +141,19 @@ def _failed_text(disk: Disk) -> str:
     said = f": {disk.trouble}" if disk.trouble else ""
     again = "delete it to try again" if disk.data_volume else "its volume is lost"
     return f"disk {disk.config.name}: {ref(_there(disk))} failed{said}; {again}"
+
+
+def _without_class(snapshot: Snapshot, disk: Disk) -> Plan:
+    """A volume that a person made of a class that is none is bound in a moment; so nobody is called for that long."""
+    there = _there(disk)
+    made = there.metadata.creation_timestamp or snapshot.now
+    left_s = BINDS_WITHIN_S - (snapshot.now - made).total_seconds()
+    message = (
+        f"disk {disk.config.name}: waiting for StorageClass {disk.missing_class}, which does not exist; create it, "
+        f"or a volume of that class for {ref(there)}"
+    )
+    wait = Wait(reason="StorageClassMissing", message=message, stalled=left_s <= 0)
+    return Plan(waits=(wait,), again_after_s=left_s if left_s > 0 else None)
 
 
 def _filling(disk: Disk) -> Wait:

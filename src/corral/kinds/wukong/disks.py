@@ -73,6 +73,13 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
         return self.container is not None or (self.claim is not None and self.claim.status.phase == "Bound")
 
     @property
+    def missing_class(self) -> str:
+        """The StorageClass that it waits for, if there is none of that name; a volume made by hand needs none."""
+        claimed = self.claim.spec.storage_class_name if self.claim else None
+        wanted = claimed or self.config.storage_class_name or ""
+        return "" if self.storage_class is not None or self.is_bound else wanted
+
+    @property
     def progress(self) -> str:
         """Of filling it, as CDI tells it: `42.1%`; empty when there is none to tell."""
         told = self.data_volume.status.progress if self.data_volume else ""

@@ -11,7 +11,7 @@ from corral.engine import Plan, is_controlled_by
 from corral.kinds.addresspool.spec import AddressPool
 from corral.kinds.wukong import names
 from corral.kinds.wukong.api.cdi import DataSource, DataVolume, Elsewhere
-from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInstance
+from corral.kinds.wukong.api.kubevirt import MigrationState, VirtualMachine, VirtualMachineInstance
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.api.snapshots import VirtualMachineRestore
 from corral.kinds.wukong.clones import NO_SOURCES, Name, copied_from
@@ -208,13 +208,27 @@ def stuck_in(whole: Plan) -> tuple[Stuck, ...]:
 
 def failed_move(snapshot: Snapshot) -> str:
     """Why the last move of the machine failed, in KubeVirt's words; empty if it did not."""
-    moving = snapshot.own_instance.status.migration_state if snapshot.own_instance else None
+    moving = _moving(snapshot)
     if moving is None or not moving.failed:
         return ""
+    return f"{_move_text(moving)} failed: {moving.failure_reason or 'KubeVirt does not say why'}"
+
+
+def unended_move(snapshot: Snapshot) -> tuple[str, float] | None:
+    """A move under way, in words, and for how many seconds it has been; None if there is none."""
+    moving = _moving(snapshot)
+    if moving is None or moving.completed or moving.failed or moving.start_timestamp is None:
+        return None
+    return _move_text(moving), (snapshot.now - moving.start_timestamp).total_seconds()
+
+
+def _moving(snapshot: Snapshot) -> MigrationState | None:
+    return snapshot.own_instance.status.migration_state if snapshot.own_instance else None
+
+
+def _move_text(moving: MigrationState) -> str:
     begun = f" (begun {moving.start_timestamp:%Y-%m-%dT%H:%M:%SZ})" if moving.start_timestamp else ""
-    why = moving.failure_reason or "KubeVirt does not say why"
-    where = f"from {moving.source_node or 'its node'} to {moving.target_node or 'another'}"
-    return f"migration {where}{begun} failed: {why}"
+    return f"migration from {moving.source_node or 'its node'} to {moving.target_node or 'another'}{begun}"
 
 
 def is_meant_to_run(wukong: Wukong) -> bool:

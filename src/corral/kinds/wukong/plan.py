@@ -46,6 +46,7 @@ from corral.kinds.wukong.facts import (
     needed_kinds,
     phase_of,
     stuck_in,
+    unended_move,
 )
 from corral.kinds.wukong.farewell import farewell
 from corral.kinds.wukong.machine import BadSpec, backing_name, run_strategy, virtual_machine
@@ -53,6 +54,8 @@ from corral.kinds.wukong.restore import Stage, machine_restore
 from corral.kinds.wukong.schedule import scheduled
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
+
+MOVE_TAKES_LONG_S = 15 * 60.0  # KubeVirt itself gives up after 150 s for each GiB, if it gives up
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -212,13 +215,26 @@ def _not_yet(snapshot: Snapshot) -> Plan:
         message = f"VirtualMachine is {status}; waiting for it to stop"
         return NOTHING if status == "Stopped" else _waits("MachineStopping", message)
     if status in ("Running", "Migrating"):
-        ready = machine.status.ready
-        return NOTHING if ready else _waits("MachineNotReady", f"VirtualMachine is {status}, not ready{_why(machine)}")
+        if not machine.status.ready:
+            return _waits("MachineNotReady", f"VirtualMachine is {status}, not ready{_why(machine)}")
+        return _moves(snapshot)
     if status == "Paused":
         return _waits("MachinePaused", "VirtualMachine is paused; `corral vm unpause` resumes it")
     if strategy == "Always" or status != "Stopped":
         return _waits("MachineStarting", f"VirtualMachine is {status}{_why(machine)}")
     return NOTHING
+
+
+def _moves(snapshot: Snapshot) -> Plan:
+    """It runs meanwhile, so a move is told when it takes so long that somebody should look at it."""
+    move = unended_move(snapshot)
+    if move is None:
+        return NOTHING
+    said, lasts_s = move
+    if lasts_s < MOVE_TAKES_LONG_S:
+        return Plan(again_after_s=MOVE_TAKES_LONG_S - lasts_s)
+    message = f"{said} has not ended; the virtual machine runs. Deleting its VirtualMachineInstanceMigration ends it"
+    return Plan(waits=(Wait(reason="MoveTakesLong", message=message, stalled=True),))
 
 
 def _waits(reason: str, message: str) -> Plan:

@@ -9,7 +9,7 @@ from corral.kinds.wukong.api.kubevirt import VirtualMachine, VirtualMachineInsta
 from corral.kinds.wukong.api.multus import NetworkAttachmentDefinition
 from corral.kinds.wukong.spec import Wukong
 from corral.kube.models.core_v1 import PersistentVolumeClaim
-from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_wukong
+from tests.unit.kinds.wukong.world import LARGE, NAMESPACE, World, a_class, a_wukong
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -158,6 +158,54 @@ async def test_a_claim_that_gets_no_volume_at_once_keeps_the_machine_from_being_
     assert await world.condition("VolumesBound") == ("False", "VolumesNotBound")
     assert await world.condition("Ready") == ("False", "DiskNotBound")
     assert (await world.wukong()).status.conditions[0].message == "disk root: waiting for a volume for claim vm-root"
+
+
+@pytest.mark.parametrize(
+    ("disk", "held"),
+    [("", "PersistentVolumeClaim lab/vm-root"), (", image: 'https://images.test/a'", "DataVolume lab/vm-root")],
+    ids=["empty", "filled"],
+)
+async def test_a_storage_class_that_does_not_exist_is_named_and_the_machine_is_made_when_it_does(
+    disk: str, held: str
+) -> None:
+    world = World()
+    await world.begin()
+    world.standin_rests()  # nobody provisions
+    gone = f"{{cpu: 1, memory: 1Gi, disks: [{{name: root, size: 1Gi, storageClassName: gone{disk}}}]}}"
+    await world.client.create(a_wukong(gone), field_manager="person")
+    await asyncio.sleep(5)
+    assert await world.condition("Ready") == ("False", "StorageClassMissing")
+    assert await world.condition("Stalled") == ("False", "StorageClassMissing"), "there may be a volume for it"
+    await asyncio.sleep(20)
+    assert await world.condition("Stalled") == ("True", "StorageClassMissing")
+    await world.days_pass(0.5)  # a resync looks at it again
+    (told,) = world.events("StorageClassMissing")
+    assert told.startswith("disk root: waiting for StorageClass gone, which does not exist; create it")
+    assert told.endswith(f"for {held}")
+    assert world.names(VirtualMachine) == []
+
+    await world.client.create(a_class("gone", default=False), field_manager="person")
+    await asyncio.sleep(5)
+    assert (await world.condition("Ready"))[1] in ("DiskNotBound", "DiskFilling")
+    world.standin_goes_on()
+    await asyncio.sleep(30)
+    await world.settled()
+    assert await world.condition("Ready") == ("True", "AsDesired")
+
+
+async def test_a_volume_of_a_class_that_does_not_exist_serves_and_nobody_is_called() -> None:
+    """As people make volumes by hand."""
+    world = World()
+    await world.begin()
+    world.standin_rests()
+    byhand = EMPTY_DISK.replace("size: 1Gi", "size: 1Gi, storageClassName: manual")
+    await world.client.create(a_wukong(byhand), field_manager="person")
+    await asyncio.sleep(5)
+    bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    await world.patch(PersistentVolumeClaim, "vm-root", bound, "status")
+    await asyncio.sleep(60)
+    assert world.names(VirtualMachine) == ["vm"]
+    assert world.events("StorageClassMissing") == []
 
 
 async def test_a_claim_that_lost_its_volume_is_told_as_failed() -> None:

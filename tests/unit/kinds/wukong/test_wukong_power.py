@@ -11,7 +11,12 @@ from corral.cli.console import joined
 from corral.cli.errors import Failure
 from corral.cli.vm import Decide, carried_out, disks_of, open_console
 from corral.kinds.wukong import power
-from corral.kinds.wukong.api.kubevirt import VirtualMachineInstanceMigration, migration_to
+from corral.kinds.wukong.api.kubevirt import (
+    VirtualMachine,
+    VirtualMachineInstance,
+    VirtualMachineInstanceMigration,
+    migration_to,
+)
 from corral.kinds.wukong.guestdisks import disk_rows
 from corral.kinds.wukong.power import Machine
 from corral.kinds.wukong.spec import VolumeStatus
@@ -197,6 +202,28 @@ async def test_a_move_that_fails_is_told_once_in_kubevirts_words_and_forgotten_w
     status = (await world.wukong()).status
     assert (status.node_name, status.failed_move) == ("node-b", "")
     assert len(world.events("MoveFailed")) == 2
+
+
+async def test_a_move_that_does_not_end_is_told_once_after_a_while_and_no_more_when_it_has_ended() -> None:
+    world = await with_strategy("{}")
+    world.standin_rests()  # who moves it has died
+    begun = world.server.now()
+    moving = {"completed": False, "failed": False, "sourceNode": "node-a", "targetNode": "node-b"}
+    started = {**moving, "startTimestamp": f"{begun:%Y-%m-%dT%H:%M:%SZ}"}
+    await world.patch(VirtualMachineInstance, "vm", {"status": {"migrationState": started}})
+    await world.patch(VirtualMachine, "vm", {"status": {"printableStatus": "Migrating"}}, "status")
+    await asyncio.sleep(10 * 60)
+    assert (await world.phase(), await world.condition("Ready")) == ("Migrating", ("True", "AsDesired"))
+    await asyncio.sleep(6 * 60)
+    assert (await world.phase(), await world.condition("Ready")) == ("Migrating", ("False", "MoveTakesLong"))
+    await world.days_pass(0.5)  # a resync looks at it again
+    (told,) = world.events("MoveTakesLong")
+    assert told.startswith(f"migration from node-a to node-b (begun {begun:%Y-%m-%dT%H:%M:%SZ}) has not ended")
+
+    await world.patch(VirtualMachineInstance, "vm", {"status": {"migrationState": {"completed": True}}})
+    await world.patch(VirtualMachine, "vm", {"status": {"printableStatus": "Running"}}, "status")
+    await asyncio.sleep(10)
+    assert (await world.phase(), await world.condition("Ready")) == ("Running", ("True", "AsDesired"))
 
 
 async def test_a_machine_whose_node_is_drained_is_moved_as_its_eviction_strategy_says_and_stays_ready() -> None:
