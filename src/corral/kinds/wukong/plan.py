@@ -55,7 +55,7 @@ from corral.kinds.wukong.schedule import scheduled
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 
-MOVE_TAKES_LONG_S = 15 * 60.0  # KubeVirt itself gives up after 150 s for each GiB, if it gives up
+MOVE_TAKES_LONG_S = 15 * 60.0  # KubeVirt's own limit grows with the memory, and is not kept if nobody is there to keep it
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -234,7 +234,7 @@ def _moves(snapshot: Snapshot) -> Plan:
     if lasts_s < MOVE_TAKES_LONG_S:
         return Plan(again_after_s=MOVE_TAKES_LONG_S - lasts_s)
     message = f"{said} has not ended; the virtual machine runs. Deleting its VirtualMachineInstanceMigration ends it"
-    return Plan(waits=(Wait(reason="MoveTakesLong", message=message, stalled=True),))
+    return _waits("MoveTakesLong", message)
 
 
 def _waits(reason: str, message: str) -> Plan:
