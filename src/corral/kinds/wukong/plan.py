@@ -55,7 +55,7 @@ from corral.kinds.wukong.schedule import scheduled
 from corral.kube.meta import Object
 from corral.kube.models.core_v1 import PersistentVolumeClaim, Secret, Service
 
-MOVE_TAKES_LONG_S = 15 * 60.0  # KubeVirt's own limit grows with the memory, and is not kept if nobody is there to keep it
+MOVE_TAKES_LONG_S = 15 * 60.0  # KubeVirt has a limit of its own, if anybody is there to keep it
 
 
 def plan(snapshot: Snapshot) -> Plan:

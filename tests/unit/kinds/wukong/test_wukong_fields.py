@@ -11,7 +11,7 @@ from corral.kinds.wukong.disks import disks_of, new_object
 from corral.kinds.wukong.machine import virtual_machine
 from corral.kinds.wukong.networks import network_data, own_attachments
 from corral.kinds.wukong.spec import Wukong
-from tests.unit.kinds.wukong.test_wukong_addresses import a_pool, told
+from tests.unit.kinds.wukong.addressworld import a_pool, told
 from tests.unit.kinds.wukong.test_wukong_render import a_secret, given
 from tests.unit.kinds.wukong.world import LARGE, World, a_wukong
 
