@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from corral.engine import Create, Delete, EmitEvent, Outcome, Outside, Plan, RemoveFinalizer, target
+from corral.engine import NOTHING, Create, Delete, EmitEvent, Outcome, Outside, Plan, RemoveFinalizer, target
 from corral.engine.actions import Action, Apply, Patch
 from corral.engine.clock import virtual_clock
 from corral.engine.reconciler import Result
@@ -110,19 +110,33 @@ def drains_for_a_rollout(snapshot: Snapshot, workers: Sequence[Worker]) -> Plan:
 
 def forces_at_once(snapshot: Snapshot) -> Plan:
     """With the warning, but not after the time."""
-    if force.limit(snapshot) is None:
-        return plan(snapshot)
-    draining = [w for w in snapshot.live if w.facts is Facts.DRAINING and w.has_our_drain]
-    return plan(snapshot) + Plan(actions=tuple(one for w in draining for one in force.forced(snapshot, w, "sabotage")))
+    return plan(snapshot) + (forced(snapshot, draining(snapshot)) if force.limit(snapshot) is not None else NOTHING)
 
 
 def forces_unasked(snapshot: Snapshot) -> Plan:
-    spec = msgspec.structs.replace(snapshot.object.spec, force_drain_after_seconds=60)
-    return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=spec)))
+    return plan(snapshot) + (forced(snapshot, draining(snapshot)) if force.limit(snapshot) is None else NOTHING)
 
 
-def forces_without_a_word(_snapshot: Snapshot, action: Action) -> Sequence[Action]:
+def forces_without_a_word(snapshot: Snapshot) -> Plan:
+    """After the time."""
+    within = force.limit(snapshot)
+    if within is None:
+        return plan(snapshot)
+    nodes = [(worker, worker.node) for worker in draining(snapshot)]
+    over = [worker for worker, node in nodes if node and node.reason_at and snapshot.now > node.reason_at + within]
+    return planned(says_nothing)(snapshot) + forced(snapshot, over)
+
+
+def says_nothing(_snapshot: Snapshot, action: Action) -> Sequence[Action]:
     return [] if isinstance(action, EmitEvent) and action.reason == WARNING else [action]
+
+
+def draining(snapshot: Snapshot) -> list[Worker]:
+    return [worker for worker in snapshot.live if worker.facts is Facts.DRAINING and worker.has_our_drain]
+
+
+def forced(snapshot: Snapshot, workers: Sequence[Worker]) -> Plan:
+    return Plan(actions=tuple(one for worker in workers for one in force.forced(snapshot, worker, "sabotage")))
 
 
 def gives_back_too_early(snapshot: Snapshot) -> Plan:
@@ -192,7 +206,7 @@ def never_ends(snapshot: Snapshot) -> Plan:
         pytest.param(counts_only_its_own, "a plan takes", id="counts only its own"),
         pytest.param(forces_at_once, "it has had its drain for", id="forces at once"),
         pytest.param(forces_unasked, "nobody asked for force", id="forces unasked"),
-        pytest.param(planned(forces_without_a_word), "no warning has named", id="forces without a word"),
+        pytest.param(forces_without_a_word, "no warning has named", id="forces without a word"),
         pytest.param(gives_back_too_early, "has not registered", id="gives back too early"),
         pytest.param(takes_volumes_along, "before its pod is gone", id="takes volumes along"),
         pytest.param(takes_volumes_along, "which is to be kept", id="takes volumes that are to be kept"),

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -43,6 +43,7 @@ from corral.kinds.nodeset.calls import (
 )
 from corral.kinds.nodeset.farewell import FINALIZER, to_look_into
 from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
+from corral.kinds.nodeset.force import warned
 from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.going import hanging
 from corral.kinds.nodeset.left import Memory
@@ -57,6 +58,7 @@ from corral.kinds.nodeset.roster import Roster
 from corral.kinds.nodeset.snapshot import Snapshot, says_the_same
 from corral.kinds.nodeset.spec import NodeSet, NodeSetStatus
 from corral.kinds.nodeset.taken import names_taken
+from corral.kinds.nodeset.warned import Warned
 from corral.kinds.restapi.spec import RestApi
 from corral.kube.client import Client
 from corral.kube.meta import EMPTY
@@ -90,6 +92,16 @@ class NodeSetReconciler:
         self._decided: dict[Key, tuple[Snapshot, Plan]] = {}  # while it was observed
         self._taken: dict[Key, Mapping[str, datetime]] = {}
         self._stepped_at: dict[Key, Mapping[str, datetime]] = {}
+        self._warned: dict[Key, Mapping[str, Warned]] = {}
+        self._known: tuple[dict[Key, Any], ...] = (
+            self._before,
+            self._rosters,
+            self._settled,
+            self._decided,
+            self._taken,
+            self._stepped_at,
+            self._warned,
+        )
         self._memory = Memory()
         self._enqueue: Callable[[Key, str], None] | None = None
 
@@ -101,7 +113,7 @@ class NodeSetReconciler:
         if nodeset is None:
             for keys in self._nodesets.values():
                 keys.discard(key)
-            for known in (self._before, self._rosters, self._settled, self._decided, self._taken, self._stepped_at):
+            for known in self._known:
                 known.pop(key, None)
             self._memory.forget(key)
             return None
@@ -127,6 +139,7 @@ class NodeSetReconciler:
             absent=mounts.absent(controller, read) if controller else (),
             taken=self._taken.get(key, EMPTY),
             left=self._memory.left(key, nodeset.spec.controller_ref.name, read),
+            warned=self._warned.get(key, EMPTY),
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )
@@ -199,7 +212,7 @@ class NodeSetReconciler:
     def _learn(self, snapshot: Snapshot, outcome: Outcome) -> None:
         """Whoever is found to have its name taken holds the others up in this pass only: the next one comes at once."""
         key, taken = key_of(snapshot.object), names_taken(snapshot, outcome)
-        self._taken[key] = taken
+        self._taken[key], self._warned[key] = taken, warned(snapshot, outcome)
         if self._enqueue is not None and not taken.keys() <= snapshot.taken.keys():
             self._enqueue(key, "a name is taken")
 

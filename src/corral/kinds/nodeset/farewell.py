@@ -12,17 +12,20 @@ is gone, nobody has created the Controller again for a while, and a look into it
 Others wait: for the end of what runs there, for the Controller, or for a person.
 """
 
+import re
 from collections.abc import Sequence, Set
 from datetime import timedelta
 
-from corral.engine import NOTHING, Plan, RemoveFinalizer, Wait, target
+import msgspec
+
+from corral.engine import NOTHING, Action, Plan, RemoveFinalizer, Wait, target
 from corral.kinds import names
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.each import beside, each
 from corral.kinds.nodeset.ending import ended_now
 from corral.kinds.nodeset.facts import Facts
-from corral.kinds.nodeset.force import limit
+from corral.kinds.nodeset.force import Term, killed, limit, term_of, warning
 from corral.kinds.nodeset.going import DELETION, going
 from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.left import Left, slurmctld_pod
@@ -34,6 +37,7 @@ from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, sel
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import silence_text, some
 from corral.kinds.nodeset.workers import Worker
+from corral.kube.models.core_v1 import Pod
 from corral.slurm.states import Phase
 from corral.slurm.values import Job
 
@@ -45,7 +49,19 @@ LOOKED_AGAIN_S = 5.0
 STEPS_LOOKED_AGAIN_S = 30.0  # at workers that hold a deletion up
 GONE_MAX = 500  # in one pass: the next one looks anew
 STARTING = "starting"  # slurmd-steps does not know yet whose it is
+JOB_OF_STEP = re.compile(r"\d+")
+GONE = "ControllerGone"
+ALONE = "the NodeSet is being deleted, its Controller and slurmctld are gone"
 AWAY_S = 30.0  # a Controller that was deleted to be created again is back by then
+
+
+class Doomed(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that goes with its jobs at some time."""
+
+    worker: Worker
+    pod: Pod
+    jobs: tuple[int, ...]  # that are known of
+    term: Term
 
 
 def farewell(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
@@ -120,13 +136,19 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     if not with_pod:
         return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
     here = _here(known)
-    shared = _on_nodes_of_jobs_that_may_run(snapshot, left, here)
-    held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker, shared)]
+    shared = _jobs_of_several_that_may_run(snapshot, left, here)
+    shared_on = {node for job in shared for node in job.nodes}
+    held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker, shared_on)]
     free = [(worker, worker.pod) for worker in without(here, held) if worker.pod][:GONE_MAX]
-    why = "spec.forceDrainAfterSeconds is over" if _is_overdue(snapshot, left) else "no job runs there"
-    gone = f"the NodeSet is being deleted, its Controller and slurmctld are gone, and {why}"
-    deleted = each(ended_now(worker, pod, "ControllerGone", gone) for worker, pod in free)
-    return beside(ended(known), deleted, Plan(waits=waits), _missing(snapshot, left, held) if held else NOTHING)
+    doomed = _doomed(snapshot, left, held, shared)
+    stay = without(held, [one.worker for one in doomed if one.term.is_over(snapshot.now)])
+    return beside(
+        ended(known),
+        each(ended_now(worker, pod, GONE, f"{ALONE}, and no job runs there") for worker, pod in free),
+        _hurried(snapshot, doomed),
+        Plan(waits=waits),
+        _missing(snapshot, left, stay) if stay else NOTHING,
+    )
 
 
 def _here(known: Sequence[Worker]) -> list[Worker]:
@@ -140,22 +162,17 @@ def _may_return(snapshot: Snapshot, left: Left) -> bool:
 
 
 def _may_hold_a_job(snapshot: Snapshot, left: Left, worker: Worker, shared: Set[str]) -> bool:
-    """Not if its slurmd never ran, if no step of its jobs runs anywhere, or if people chose to wait no longer."""
+    """Not if its slurmd never ran, or if no step of its jobs runs anywhere."""
     if worker.body.begun is None:
         return False
-    if _may_return(snapshot, left):
-        return True
-    if _is_overdue(snapshot, left):
-        return False
-    return snapshot.steps.get(worker.name) != () or worker.name in shared
+    return _may_return(snapshot, left) or snapshot.steps.get(worker.name) != () or worker.name in shared
 
 
-def _on_nodes_of_jobs_that_may_run(snapshot: Snapshot, left: Left, here: Sequence[Worker]) -> frozenset[str]:
-    """Nodes of jobs of several, as Slurm last had them: not every node of a job has a step of it all the time."""
+def _jobs_of_several_that_may_run(snapshot: Snapshot, left: Left, here: Sequence[Worker]) -> list[Job]:
+    """Of several nodes, as Slurm last had them: not every node of a job has a step of it all the time."""
     jobs = [job for job in left.said.jobs.values() if job.holds_nodes and len(job.nodes) > 1] if left.said else []
     known = {worker.name for worker in here}
-    running = [job for job in jobs if any(_may_run(snapshot, job, node, known) for node in job.nodes)]
-    return frozenset(node for job in running for node in job.nodes)
+    return [job for job in jobs if any(_may_run(snapshot, job, node, known) for node in job.nodes)]
 
 
 def _may_run(snapshot: Snapshot, job: Job, node: str, known: Set[str]) -> bool:
@@ -166,9 +183,40 @@ def _may_run(snapshot: Snapshot, job: Job, node: str, known: Set[str]) -> bool:
     return steps is None or any(step == STARTING or step.startswith(f"{job.id}.") for step in steps)
 
 
-def _is_overdue(snapshot: Snapshot, left: Left) -> bool:
+def _doomed(snapshot: Snapshot, left: Left, held: Sequence[Worker], shared: Sequence[Job]) -> list[Doomed]:
+    """Those that hold it up, if people chose not to wait for ever."""
     within = limit(snapshot)
-    return within is not None and not left.runs and snapshot.now - left.since >= within
+    if within is None or _may_return(snapshot, left):
+        return []
+    jobs = {worker.name: _known_jobs(snapshot, left, worker, shared) for worker in held}
+    terms = [(w, w.pod, term_of(snapshot, w.pod, left.since + within, jobs[w.name])) for w in held if w.pod]
+    return [Doomed(worker=worker, pod=pod, jobs=jobs[worker.name], term=term) for worker, pod, term in terms]
+
+
+def _known_jobs(snapshot: Snapshot, left: Left, worker: Worker, shared: Sequence[Job]) -> tuple[int, ...]:
+    """By what runs there, and for jobs of several nodes by what Slurm said last; by that alone if it does not say."""
+    steps, name = snapshot.steps.get(worker.name), worker.name
+    if steps is None:
+        said = left.said.jobs_by_node.get(name, ()) if left.said else ()
+        return tuple(sorted(job.id for job in said if job.holds_nodes))
+    running = {int(found[0]) for step in steps if (found := JOB_OF_STEP.match(step))}
+    return tuple(sorted(running | {job.id for job in shared if name in job.nodes}))
+
+
+def _hurried(snapshot: Snapshot, doomed: Sequence[Doomed]) -> Plan:
+    over = [one for one in doomed if one.term.is_over(snapshot.now)]
+    not_yet = [one for one in doomed if not one.term.is_over(snapshot.now)]
+    return beside(each(_killed(snapshot, one) for one in over[:GONE_MAX]), *(_warned(snapshot, one) for one in not_yet))
+
+
+def _killed(snapshot: Snapshot, one: Doomed) -> tuple[Action, ...]:
+    message = f"{ALONE}, and spec.forceDrainAfterSeconds is over"
+    return *killed(snapshot, one.pod, message, one.jobs), *ended_now(one.worker, one.pod, GONE, message)
+
+
+def _warned(snapshot: Snapshot, one: Doomed) -> Plan:
+    told = warning(snapshot, one.pod, f"{DELETION}, without its Controller", one.term, one.jobs)
+    return Plan(actions=told, again_after_s=one.term.look_s(snapshot.now))
 
 
 def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:

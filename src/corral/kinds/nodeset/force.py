@@ -1,28 +1,49 @@
 """`forceDrainAfterSeconds`: a worker whose jobs outlast its drain by Corral is deleted with them. Pure.
 
-Corral kills no job otherwise; `farewell` has the same limit. It is off by default, and events name the jobs: when it is
-drained, again shortly before the end, and when it is deleted. They are events of the worker's pod, because one object
-can only have so many at once.
+Corral kills no job otherwise; `farewell` has the same limit. It is off by default.
 
 The time starts when the worker is drained for its removal, or for that of its pod by somebody else: the drain has that
-reason since then. Another reason (see `reasons`) starts it again, with another warning.
+reason since then. Another reason (see `reasons`) starts it again.
+
+Nobody is killed unwarned. Events of the worker's pod (one object can only have so many at once) name the jobs and the
+time: when it is drained, again shortly before the end, and when it was deleted. When it is over and that was not said,
+it is said then, and the jobs have a while from there. So it is when the time is another one (people set or changed the
+limit), when there are other jobs, and when nobody knows what was said (this process was just started).
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
-from corral.engine import Action, EmitEvent, target
+import msgspec
+
+from corral.engine import NOTHING, Action, EmitEvent, Outcome, Plan, target
 from corral.kinds.nodeset.ending import ended_now
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.reasons import says
 from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.warned import TO_BE_KILLED, Warned, named, warned_by, warning_text
 from corral.kinds.nodeset.workers import Worker
-from corral.slurm.values import Job
+from corral.kube.models.core_v1 import Pod
 
 FORCED = "DrainForced"
-WARNED_BEFORE_S = 300.0  # or half of the time, if that is less
-NAMED_MAX = 60  # jobs in one event, which has at most 1024 bytes
+WARNED_BEFORE = timedelta(minutes=5)  # or what the limit leaves of it
+ALIKE = timedelta(seconds=5)  # slurmctld's clock and ours tell the same time
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """When a worker is deleted with its jobs."""
+
+    at: datetime
+    is_told: bool  # people know of that time and of these jobs; if not, this is what they are to be told
+    next_word: datetime  # when they are told again; passed, if they were
+
+    def is_over(self, now: datetime) -> bool:
+        return self.is_told and now > self.at
+
+    def look_s(self, now: datetime) -> float | None:
+        ahead = [moment for moment in (self.next_word, self.at) if moment > now]
+        return (min(ahead) - now).total_seconds() + 1.0 if ahead else None
 
 
 def limit(snapshot: Snapshot) -> timedelta | None:
@@ -30,40 +51,69 @@ def limit(snapshot: Snapshot) -> timedelta | None:
     return None if limit_s is None else timedelta(seconds=limit_s)
 
 
+def warned(snapshot: Snapshot, outcome: Outcome) -> dict[str, Warned]:
+    """What people know after a pass, by uid of the pod. What they were told is void once nobody asks for force."""
+    if limit(snapshot) is None or snapshot.object.spec.suspend:
+        return {}
+    new = warned_by(outcome.results, snapshot.now)
+    if not new and not snapshot.warned:
+        return {}
+    here = {pod.metadata.uid for pod in snapshot.pods}
+    return {uid: said for uid, said in {**snapshot.warned, **new}.items() if uid in here}
+
+
 def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None:
-    """When it is deleted in any case; None: never, or it is unknown since when it has been drained for this."""
+    """When its time is over; None: never, or it is unknown since when it has been drained for this.
+
+    Only if Slurm answers, and only of a worker that is draining and has jobs, if it is not being ended already.
+    """
     within, node = limit(snapshot), worker.node
     if within is None or node is None or node.reason_at is None or not says(worker, reason):
         return None
-    return node.reason_at + within
+    stays = not worker.is_leaving or worker.body.waits_since is not None
+    return node.reason_at + within if worker.facts is Facts.DRAINING and stays else None
 
 
-def is_overdue(snapshot: Snapshot, worker: Worker, reason: str) -> bool:
-    """Only if Slurm answers, and only a worker that is draining and has jobs, if it is not being ended already."""
-    at, stays = deadline(snapshot, worker, reason), not worker.is_leaving or worker.body.waits_since is not None
-    return at is not None and worker.facts is Facts.DRAINING and stays and snapshot.now > at
+def term_of(snapshot: Snapshot, pod: Pod, due: datetime, jobs: Sequence[int]) -> Term:
+    """`due`: when its time is over, whether or not people were warned."""
+    within, now = limit(snapshot) or timedelta(0), snapshot.now
+    said, again = snapshot.warned.get(pod.metadata.uid), min(WARNED_BEFORE, within / 2)
+    soonest = max(due, now + min(WARNED_BEFORE, within))
+    if said is None or not said.jobs.issuperset(jobs) or due > said.until + ALIKE or soonest < said.until - ALIKE:
+        return Term(at=soonest, is_told=False, next_word=soonest - again)
+    if said.at < said.until - again <= now:  # told long before, and not again
+        return Term(at=max(said.until, now + again / 2), is_told=False, next_word=now)
+    return Term(at=max(said.until, due), is_told=True, next_word=said.until - again)
+
+
+def hurried(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> Plan:
+    """Where no job is known, nobody is to be warned: an epilog runs, or its machine is down."""
+    due, pod, jobs = deadline(snapshot, worker, reason), worker.pod, [job.id for job in worker.jobs]
+    if due is None or pod is None:
+        return NOTHING
+    term = term_of(snapshot, pod, due, jobs) if jobs else Term(at=due, is_told=True, next_word=due)
+    if term.is_over(snapshot.now):
+        return Plan(actions=forced(snapshot, worker, why))
+    return Plan(actions=warning(snapshot, pod, why, term, jobs), again_after_s=term.look_s(snapshot.now))
 
 
 def warned_at_once(snapshot: Snapshot, worker: Worker, why: str) -> tuple[EmitEvent, ...]:
     """Together with the drain that starts its time."""
-    within = limit(snapshot)
-    return _warned(snapshot, worker, why, snapshot.now + within) if within is not None else ()
-
-
-def warned_again(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> tuple[EmitEvent, ...]:
-    within, at = limit(snapshot), deadline(snapshot, worker, reason)
-    if within is None or at is None or not at - _notice(within) <= snapshot.now <= at:
+    within, jobs = limit(snapshot), [job.id for job in worker.jobs]
+    if within is None or worker.pod is None or not jobs:
         return ()
-    return _warned(snapshot, worker, why, at)
+    at = snapshot.now + within
+    return warning(snapshot, worker.pod, why, Term(at=at, is_told=False, next_word=at), jobs)
 
 
-def next_look_s(snapshot: Snapshot, worker: Worker, reason: str) -> float | None:
-    """When the next warning or the deletion is due."""
-    within, at = limit(snapshot), deadline(snapshot, worker, reason)
-    if within is None or at is None:
-        return None
-    ahead = [moment for moment in (at - _notice(within), at) if moment > snapshot.now]
-    return (min(ahead) - snapshot.now).total_seconds() + 1.0 if ahead else None
+def warning(snapshot: Snapshot, pod: Pod, why: str, term: Term, jobs: Sequence[int]) -> tuple[EmitEvent, ...]:
+    if term.is_told:
+        return ()
+    return _events(snapshot, pod, TO_BE_KILLED, warning_text(why, term.at), jobs, "Drain")
+
+
+def killed(snapshot: Snapshot, pod: Pod, message: str, jobs: Sequence[int]) -> tuple[EmitEvent, ...]:
+    return _events(snapshot, pod, "JobsKilled", message, jobs, "Delete")
 
 
 def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
@@ -72,39 +122,16 @@ def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
         return ()
     limit_s = snapshot.object.spec.force_drain_after_seconds
     message = f"deleted after draining for more than {limit_s} s ({why}; spec.forceDrainAfterSeconds)"
-    told = _events(snapshot, worker, "JobsKilled", message, "Delete")
+    told = killed(snapshot, worker.pod, message, [job.id for job in worker.jobs])
     return *told, *ended_now(worker, worker.pod, FORCED, message)
 
 
-def _warned(snapshot: Snapshot, worker: Worker, why: str, at: datetime) -> tuple[EmitEvent, ...]:
-    killed = f"jobs that still run at {at:%Y-%m-%dT%H:%M:%SZ} are killed"
-    message = f"to be removed ({why}); {killed} (spec.forceDrainAfterSeconds)"
-    return _events(snapshot, worker, "JobsToBeKilled", message, "Drain") if worker.jobs else ()
-
-
 def _events(
-    snapshot: Snapshot, worker: Worker, reason: str, message: str, action: Literal["Delete", "Drain"]
+    snapshot: Snapshot, pod: Pod, reason: str, message: str, jobs: Sequence[int], action: Literal["Delete", "Drain"]
 ) -> tuple[EmitEvent, ...]:
     """All jobs are named, in as many events as it takes."""
-    if worker.pod is None:
-        return ()
-    about, of = target(worker.pod), target(snapshot.object)
+    about, of = target(pod), target(snapshot.object)
     return tuple(
-        EmitEvent(
-            regarding=about, related=of, reason=reason, message=f"{message}; {text}", type="Warning", action=action
-        )
-        for text in _named(worker.jobs)
+        EmitEvent(regarding=about, related=of, reason=reason, message=text, type="Warning", action=action)
+        for text in named(message, jobs)
     )
-
-
-def _named(jobs: Sequence[Job]) -> tuple[str, ...]:
-    if not jobs:
-        return ("no known jobs",)
-    if len(jobs) == 1:
-        return (f"running job: {jobs[0].id}",)
-    some = (jobs[start : start + NAMED_MAX] for start in range(0, len(jobs), NAMED_MAX))
-    return tuple(f"running jobs: {', '.join(str(job.id) for job in ones)}" for ones in some)
-
-
-def _notice(within: timedelta) -> timedelta:
-    return min(timedelta(seconds=WARNED_BEFORE_S), within / 2)

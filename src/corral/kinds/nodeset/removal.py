@@ -54,14 +54,7 @@ def hurried(snapshot: Snapshot, held: Sequence[Worker], why: str) -> Plan:
     """Only where people asked for it; see `force`."""
     if force.limit(snapshot) is None:
         return NOTHING
-    return beside(*(_hurried(snapshot, worker, why, reason_for(snapshot, worker, why)) for worker in held))
-
-
-def _hurried(snapshot: Snapshot, worker: Worker, why: str, reason: str) -> Plan:
-    if force.is_overdue(snapshot, worker, reason):
-        return Plan(actions=force.forced(snapshot, worker, why))
-    told = force.warned_again(snapshot, worker, why, reason)
-    return Plan(actions=told, again_after_s=force.next_look_s(snapshot, worker, reason))
+    return beside(*(force.hurried(snapshot, worker, why, reason_for(snapshot, worker, why)) for worker in held))
 
 
 def _needs_other_words(snapshot: Snapshot, worker: Worker, why: str) -> bool:

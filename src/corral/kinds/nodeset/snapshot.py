@@ -13,6 +13,7 @@ from corral.kinds.nodeset.calls import Door, Reserved
 from corral.kinds.nodeset.gathering import Before, Told, gathered
 from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.warned import Warned
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.meta import EMPTY, ObjectRef
 from corral.kube.models.apps_v1 import ControllerRevision
@@ -44,6 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     left: Left | None = None  # of slurmctld, while the Controller is missing
     steps: Mapping[str, tuple[str, ...]] = EMPTY  # of jobs, by worker that was looked into, and could be
     stepped_at: Mapping[str, datetime] = EMPTY  # when steps were seen there last, of those that are looked into
+    warned: Mapping[str, Warned] = EMPTY  # of the end of their jobs: what people were told of pods, by uid
     before: Before | None = None
 
     @derived
@@ -81,6 +83,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.left == later.left
         and earlier.steps == later.steps
         and earlier.stepped_at == later.stepped_at
+        and earlier.warned == later.warned
         and earlier.reservation == later.reservation
         and earlier.door == later.door
         and before.spec == after.spec

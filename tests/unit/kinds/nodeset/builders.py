@@ -16,6 +16,7 @@ from corral.kinds.nodeset.revision import kept
 from corral.kinds.nodeset.shown import PREFIX, shown
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot
 from corral.kinds.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
+from corral.kinds.nodeset.warned import Warned
 from corral.kinds.parts import Ref
 from corral.kube.meta import EMPTY, Condition, ObjectMeta
 from corral.kube.models.apps_v1 import ControllerRevision
@@ -117,6 +118,11 @@ def deleted_ago(worker: AWorker, seconds: float, *, grace_s: int = 365 * 24 * 36
     at = NOW + timedelta(seconds=grace_s - seconds)
     meta = msgspec.structs.replace(worker.pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=grace_s)
     return msgspec.structs.replace(worker, pod=msgspec.structs.replace(worker.pod, metadata=meta))
+
+
+def told_of(*jobs: int, ago_s: float = 20.0, left_s: float = -1.0) -> Warned:
+    """People were told, so long ago, that these jobs are killed when that time is over."""
+    return Warned(at=NOW - timedelta(seconds=ago_s), until=NOW + timedelta(seconds=left_s), jobs=frozenset(jobs))
 
 
 def a_job(number: int, node: str, until: datetime | None = None, limit_s: float | None = None) -> Job:

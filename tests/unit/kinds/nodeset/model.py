@@ -5,7 +5,7 @@ The model keeps what the law is about: `lost` names every job whose worker's pod
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ class ModelSlurm:
         self.since = VIRTUAL_EPOCH
         self.seen: Observed | None = None  # what is shown to whoever does not ask for a new look
         self.reasons: dict[str, str] = {}  # by node; empty: not drained
+        self.reasons_at: dict[str, datetime] = {}
         self.registered_s: dict[str, float] = {}
         self.jobs: dict[int, str] = {}  # id -> node
         self.lost: list[int] = []
@@ -85,6 +86,7 @@ class ModelSlurm:
         match call:
             case Drain() if call.node in self.reasons:
                 self.reasons[call.node] = call.reason
+                self.reasons_at[call.node] = self._now()
             case Undrain() if call.node in self.reasons:
                 self.reasons[call.node] = ""
             case Forget():
@@ -148,9 +150,13 @@ class ModelSlurm:
             name=name,
             state=node_state(words),
             reason=self.reasons[name],
+            reason_at=self.reasons_at.get(name),
             features=("gpu",),
             registered_at=VIRTUAL_EPOCH + timedelta(seconds=self.registered_s.get(name, 0.0)),
         )
+
+    def _now(self) -> datetime:
+        return VIRTUAL_EPOCH + timedelta(seconds=asyncio.get_running_loop().time())
 
     def _jobs(self) -> list[Job]:
         return [Job(id=n, state=("RUNNING",), phase=Phase.RUNNING, nodes=(node,)) for n, node in self.jobs.items()]

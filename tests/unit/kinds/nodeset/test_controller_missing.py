@@ -1,6 +1,7 @@
 """A NodeSet that is deleted while its Controller is not there: for a moment, for good, or without its slurmctld."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from corral.engine import Plan, RemoveFinalizer
+from corral.engine import EmitEvent, Plan, RemoveFinalizer
 from corral.kinds.controller.shell import Answer
 from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.nodeset.body import GRACE_S
@@ -17,10 +18,22 @@ from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.looks import steps_on
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.spec import NodeSet
+from corral.kinds.nodeset.warned import Warned
 from corral.kube.errors import ServerError, Subject, Unreachable
+from corral.kube.meta import EMPTY
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Observed, View
-from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_job, a_snapshot, a_view, a_worker, deleted_ago
+from tests.unit.kinds.nodeset.builders import (
+    NOW,
+    UNKNOWN,
+    AWorker,
+    a_job,
+    a_snapshot,
+    a_view,
+    a_worker,
+    deleted_ago,
+    told_of,
+)
 from tests.unit.kinds.nodeset.test_nodeset_life import World, a_world, manifest
 from tests.unit.kinds.nodeset.test_nodeset_plan import deleted, reasons
 
@@ -40,8 +53,10 @@ def decided(
     *workers: AWorker,
     steps: Mapping[str, tuple[str, ...]] = ONE_BUSY,
     force_s: int | None = None,
+    warned: Mapping[str, Warned] = EMPTY,
 ) -> Plan:
-    snapshot = replace(a_snapshot(*(workers or SILENT), deleted=True, controller=None), left=found, steps=steps)
+    snapshot = a_snapshot(*(workers or SILENT), deleted=True, controller=None)
+    snapshot = replace(snapshot, left=found, steps=steps, warned=warned)
     spec = replace(snapshot.object.spec, force_drain_after_seconds=force_s)
     return plan(replace(snapshot, object=replace(snapshot.object, spec=spec)))
 
@@ -121,9 +136,39 @@ def test_a_worker_without_a_step_stays_while_a_job_that_it_shares_may_run_on_oth
 
 
 def test_who_chose_to_lose_jobs_loses_them_after_that_time_and_not_under_a_slurmctld() -> None:
-    assert deleted(decided(left(gone_s=601), force_s=600)) == ["gpu-0", "gpu-1"]
-    assert deleted(decided(left(gone_s=599), force_s=600)) == ["gpu-0"]
-    assert deleted(decided(left(gone_s=601, runs=True), force_s=600)) == []
+    told = {"uid-gpu-1": told_of(7)}
+    assert deleted(decided(left(gone_s=601), force_s=600, warned=told)) == ["gpu-0", "gpu-1"]
+    assert deleted(decided(left(gone_s=599), force_s=600, warned=told)) == ["gpu-0"]
+    assert deleted(decided(left(gone_s=601, runs=True), force_s=600, warned=told)) == []
+
+
+def named(found: Plan, reason: str) -> list[tuple[str, str]]:
+    """Whom events of the plan name, and for when."""
+    events = [one for one in found.actions if isinstance(one, EmitEvent) and one.reason == reason]
+    assert all(one.type == "Warning" for one in events)
+    return [(one.regarding.name, re.sub(r".* still (.*) are killed .*; ", r"\1, ", one.message)) for one in events]
+
+
+def test_people_are_told_of_the_jobs_before_they_are_lost_and_when() -> None:
+    late = decided(left(gone_s=9000), force_s=600)
+    assert (deleted(late), late.again_after_s) == (["gpu-0"], 30)
+    assert named(late, "JobsToBeKilled") == [("gpu-1", "run at 2026-11-16T02:05:00Z, running job: 7")]
+    early = decided(left(gone_s=60), force_s=3600)
+    assert named(early, "JobsToBeKilled") == [("gpu-1", "run at 2026-11-16T02:59:00Z, running job: 7")]
+    assert named(decided(left(gone_s=9000)), "JobsToBeKilled") == []
+    over = decided(left(gone_s=9000), force_s=600, warned={"uid-gpu-1": told_of(7)})
+    assert (deleted(over), len(named(over, "JobsKilled"))) == (["gpu-0", "gpu-1"], 1)
+    other = decided(left(gone_s=9000), force_s=600, warned={"uid-gpu-1": told_of(6)})
+    assert (deleted(other), len(named(other, "JobsToBeKilled"))) == (["gpu-0"], 1)
+
+
+def test_of_a_worker_that_does_not_say_those_are_named_that_slurm_had_there_last() -> None:
+    view = a_view(a_worker(0), a_worker(1, state="MIXED", jobs=(7, 8)))
+    assert isinstance(view, Observed)
+    mute = decided(left(gone_s=9000, said=view), steps={"gpu-0": ()}, force_s=600)
+    assert named(mute, "JobsToBeKilled") == [("gpu-1", "run at 2026-11-16T02:05:00Z, running jobs: 7, 8")]
+    unheard = decided(left(gone_s=9000), steps={"gpu-0": ()}, force_s=600)
+    assert named(unheard, "JobsToBeKilled") == [("gpu-1", "run at 2026-11-16T02:05:00Z, no known jobs")]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +234,8 @@ def test_one_that_somebody_deleted_and_that_waits_for_its_job_is_one_of_them() -
     assert to_look_into(snapshot) == ("gpu-0", "gpu-1")
     found = plan(replace(snapshot, steps=ONE_BUSY))
     assert (deleted(found), "gpu-1 (7.extern, 7.batch)" in found.waits[-1].message) == (["gpu-0"], True)
-    assert deleted(decided(left(gone_s=601), idle, busy, given_little, force_s=600)) == ["gpu-0", "gpu-1"]
+    told = {"uid-gpu-1": told_of(7)}
+    assert deleted(decided(left(gone_s=601), idle, busy, given_little, force_s=600, warned=told)) == ["gpu-0", "gpu-1"]
 
 
 def test_a_pod_whose_slurmd_never_ran_or_that_has_ended_goes_at_once() -> None:

@@ -15,10 +15,11 @@ from corral.kinds.nodeset.going import hanging
 from corral.kinds.nodeset.looks import end_wait, stepped
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.warned import Warned
 from corral.kube.errors import ServerError, Subject, Unreachable
 from corral.kube.meta import EMPTY
 from corral.kube.models.core_v1 import Container
-from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_snapshot, a_worker, deleted_ago
+from tests.unit.kinds.nodeset.builders import NOW, UNKNOWN, AWorker, a_snapshot, a_worker, deleted_ago, told_of
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, reasons
 
 GOING = "corral: loss of its pod of NodeSet lab/gpu"
@@ -159,8 +160,8 @@ def held(drained_s: float, *, jobs: tuple[int, ...] = (7, 8), reason: str = GOIN
     return deleted_ago(replace(worker, node=replace(worker.node, reason_at=at)), drained_s)
 
 
-def within(limit_s: int, worker: AWorker, *, is_deleted: bool = False) -> Plan:
-    snapshot = a_snapshot(worker, deleted=is_deleted)
+def within(limit_s: int, worker: AWorker, *, is_deleted: bool = False, told: Warned | None = None) -> Plan:
+    snapshot = replace(a_snapshot(worker, deleted=is_deleted), warned={"uid-gpu-0": told} if told is not None else {})
     spec = replace(snapshot.object.spec, force_drain_after_seconds=limit_s)
     return plan(replace(snapshot, object=replace(snapshot.object, spec=spec)))
 
@@ -173,11 +174,12 @@ def warnings(found: Plan, reason: str) -> list[str]:
 def test_one_that_somebody_deleted_is_hurried_as_others_are_and_its_jobs_are_named(
     reason: str, is_deleted: bool
 ) -> None:
-    over = within(600, held(601, reason=reason), is_deleted=is_deleted)
+    over = within(600, held(601, reason=reason), is_deleted=is_deleted, told=told_of(7, 8))
     assert (calls(over), ended_soon(over)) == ([End(pod="gpu-0")], [("gpu-0", 30)])
     (told,) = warnings(over, "JobsKilled")
     assert "running jobs: 7, 8" in told
-    soon = within(600, held(400, reason=reason), is_deleted=is_deleted)
+    first = told_of(7, 8, ago_s=400, left_s=200)
+    soon = within(600, held(400, reason=reason), is_deleted=is_deleted, told=first)
     assert (deleted(soon), len(warnings(soon, "JobsToBeKilled"))) == ([], 1)
     assert soon.again_after_s is not None
     assert soon.again_after_s <= 201
@@ -193,12 +195,12 @@ def test_people_are_warned_when_somebody_deletes_a_busy_one() -> None:
 
 def test_without_their_word_or_with_somebodys_drain_nobody_is_hurried() -> None:
     assert deleted(plan(a_snapshot(held(9000)))) == []
-    assert deleted(within(600, held(9000, reason="bad DIMM"))) == []
+    assert deleted(within(600, held(9000, reason="bad DIMM"), told=told_of(7, 8))) == []
 
 
 def test_one_that_is_being_ended_already_is_not_ended_again() -> None:
     worker = held(601)
-    assert deleted(within(600, deleted_ago(worker, 1, grace_s=30))) == []
+    assert deleted(within(600, deleted_ago(worker, 1, grace_s=30), told=told_of(7, 8))) == []
 
 
 # --- kubelet heeds no shorter time once it ends a pod

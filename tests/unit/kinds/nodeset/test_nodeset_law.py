@@ -17,6 +17,7 @@ from corral.kinds.nodeset.left import Left
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import Update, Window
+from corral.kinds.nodeset.warned import Warned
 from corral.kube.models.core_v1 import (
     ContainerState,
     ContainerStateRunning,
@@ -27,7 +28,7 @@ from corral.kube.models.core_v1 import (
     Taint,
 )
 from corral.slurm.facts import Observed
-from corral.slurm.states import Base, Flag
+from corral.slurm.states import Base, Flag, node_state
 from tests.unit.kinds.nodeset.builders import (
     NOW,
     OURS,
@@ -37,6 +38,7 @@ from tests.unit.kinds.nodeset.builders import (
     a_snapshot,
     a_worker,
     deleted_ago,
+    told_of,
     with_shown,
 )
 from tests.unit.kinds.nodeset.test_nodeset_machine import a_machine
@@ -147,13 +149,21 @@ def snapshots(draw: st.DrawFn) -> tuple[Snapshot, dict[str, AWorker]]:
     machines_below = {"m": machine} if machine is not None else {}
     whole = replace(snapshot, object=replace(snapshot.object, spec=spec, status=status), machines=machines_below)
     left = draw(what_is_left(whole)) if whole.controller is None else None
-    return replace(whole, left=left, steps=draw(what_runs(whole))), found
+    return replace(whole, left=left, steps=draw(what_runs(whole)), warned=draw(what_was_told(whole))), found
 
 
 @st.composite
 def what_runs(draw: st.DrawFn, snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
     seen = {pod.metadata.name: draw(st.sampled_from([None, (), (), ("7.batch",)])) for pod in snapshot.pods}
     return {name: steps for name, steps in seen.items() if steps is not None}
+
+
+@st.composite
+def what_was_told(draw: st.DrawFn, snapshot: Snapshot) -> dict[str, Warned]:
+    """Of what may be on these pods, and of less; in time, and for a time that is not over."""
+    words = [None, told_of(7, 12, 17), told_of(7, 12, 17), told_of(12), told_of(7, 12, 17, left_s=30)]
+    told = {pod.metadata.uid: draw(st.sampled_from(words)) for pod in snapshot.pods}
+    return {uid: said for uid, said in told.items() if said is not None}
 
 
 @st.composite
@@ -215,7 +225,7 @@ def test_no_pod_that_may_hold_a_job_is_deleted(drawn: tuple[Snapshot, dict[str, 
             assert isinstance(snapshot.slurm, Observed)
             assert worker.known
             if action.reason == "DrainForced":
-                assert_forced(snapshot, worker, actions[:number])
+                assert_forced(snapshot, worker, actions)
                 continue
             assert worker.jobs == ()
             assert not may_register(snapshot, worker)
@@ -241,6 +251,8 @@ def assert_it_had_no_job(snapshot: Snapshot, worker: AWorker) -> None:
     assert not left.runs
     assert NOW - left.since >= timedelta(seconds=30)
     if limit_s is not None and NOW - left.since >= timedelta(seconds=limit_s):
+        steps = snapshot.steps.get(pod.metadata.name, ())
+        assert steps == () or was_warned(snapshot, pod, [int(step.partition(".")[0]) for step in steps])
         return
     assert snapshot.steps[pod.metadata.name] == ()
 
@@ -252,16 +264,41 @@ def has_registered(worker: AWorker) -> bool:
     return made is not None and at is not None and at >= made
 
 
-def assert_forced(snapshot: Snapshot, worker: AWorker, before: tuple[Action, ...]) -> None:
-    """People asked for it, a drain of ours has lasted that long, and all its jobs are named directly before."""
+def was_warned(snapshot: Snapshot, pod: Pod, jobs: list[int]) -> bool:
+    """Whether all these were named, with a time that has passed."""
+    said = snapshot.warned.get(pod.metadata.uid)
+    return said is not None and said.jobs.issuperset(jobs) and said.until < NOW
+
+
+def assert_forced(snapshot: Snapshot, worker: AWorker, beside: tuple[Action, ...]) -> None:
+    """People asked for it, a drain of ours has lasted that long, its jobs were named before and are named with it."""
     node, limit_s = worker.node, snapshot.object.spec.force_drain_after_seconds
     assert limit_s is not None
     assert node is not None
     assert node.reason.startswith(REASON_PREFIX)
     assert node.reason_at is not None
     assert NOW - node.reason_at > timedelta(seconds=limit_s)
-    told = " ".join(one.message for one in before if isinstance(one, EmitEvent) and one.reason == "JobsKilled")
+    assert worker.pod is not None
+    assert not worker.jobs or was_warned(snapshot, worker.pod, [job.id for job in worker.jobs])
+    told = " ".join(one.message for one in beside if isinstance(one, EmitEvent) and one.reason == "JobsKilled")
     assert all(str(job.id) in told for job in worker.jobs)
+
+
+@given(snapshots())
+def test_nobody_is_killed_unwarned(drawn: tuple[Snapshot, dict[str, AWorker]]) -> None:
+    """Where all have had their drain for long, and people have just said that they wait for a minute."""
+    snapshot, found = drawn
+    if not isinstance(snapshot.slurm, Observed):
+        return
+    held = {"state": node_state(("MIXED", "DRAIN")), "reason": OURS, "reason_at": NOW - OLD}
+    nodes = {name: replace(node, **held) for name, node in snapshot.slurm.nodes.items()}
+    spec = replace(snapshot.object.spec, force_drain_after_seconds=FORCED_AFTER_S, replicas=0)
+    whole = replace(snapshot.object, spec=spec)
+    for action in plan(replace(snapshot, object=whole, slurm=replace(snapshot.slurm, nodes=nodes))).actions:
+        if isinstance(action, Delete) and action.reason == "DrainForced":
+            worker = found[action.target.name]
+            assert worker.pod is not None
+            assert not worker.jobs or was_warned(snapshot, worker.pod, [job.id for job in worker.jobs])
 
 
 @given(snapshots())

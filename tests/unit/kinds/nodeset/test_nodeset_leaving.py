@@ -1,6 +1,7 @@
 """Who goes first, which ordinals are never made, and what force means."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -10,7 +11,9 @@ from corral.engine import Delete, EmitEvent, Plan
 from corral.kinds.nodeset.calls import Drain
 from corral.kinds.nodeset.leaving import surplus
 from corral.kinds.nodeset.plan import plan
-from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker, with_shown
+from corral.kinds.nodeset.warned import Warned
+from corral.kube.meta import EMPTY
+from tests.unit.kinds.nodeset.builders import NOW, OURS, AWorker, a_snapshot, a_worker, told_of, with_shown
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains, made
 
 BUSY = "MIXED"
@@ -21,8 +24,9 @@ def in_order(*given: AWorker) -> list[int | None]:
     return [surplus(known, replicas)[-1].ordinal for replicas in range(len(known) - 1, -1, -1)]
 
 
-def decided(*given: AWorker, replicas: int, now: datetime = NOW, **spec: object) -> Plan:
-    snapshot = a_snapshot(*given, replicas=replicas)
+def decided(*given: AWorker, replicas: int, warned: Mapping[str, Warned] = EMPTY, **spec: object) -> Plan:
+    """`warned`: what people know, by uid of the pod."""
+    snapshot = msgspec.structs.replace(a_snapshot(*given, replicas=replicas), warned=warned)
     changed = msgspec.structs.replace(snapshot.object.spec, **spec)
     return plan(msgspec.structs.replace(snapshot, object=msgspec.structs.replace(snapshot.object, spec=changed)))
 
@@ -79,27 +83,30 @@ def warnings(found: Plan, reason: str) -> list[EmitEvent]:
 
 def test_a_drain_that_outlasts_what_people_allowed_is_forced_and_the_jobs_are_named() -> None:
     held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7, 8)), NOW - timedelta(seconds=61))
-    found = decided(held, replicas=0, force_drain_after_seconds=60)
+    found = decided(held, replicas=0, force_drain_after_seconds=60, warned={"uid-gpu-0": told_of(7, 8)})
     assert [type(one) for one in found.actions] == [EmitEvent, Delete]
     (told,) = warnings(found, "JobsKilled")
     assert ("running jobs: 7, 8" in told.message, deleted(found)) == (True, ["gpu-0"])
-    assert decided(held, replicas=0, force_drain_after_seconds=3600).actions == ()
+    assert deleted(decided(held, replicas=0, force_drain_after_seconds=3600)) == []
 
 
 def test_all_jobs_are_named_however_many_they_are() -> None:
     jobs = tuple(range(1_000_001, 1_000_201))
     held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=jobs), NOW - timedelta(seconds=61))
-    told = [one.message for one in warnings(decided(held, replicas=0, force_drain_after_seconds=60), "JobsKilled")]
-    assert all(len(message.encode()) <= 1024 for message in told)
-    named = [word for message in told for word in re.findall(r"\d{7}", message)]
-    assert sorted(map(int, named)) == list(jobs)
+    for warned, reason in ((EMPTY, "JobsToBeKilled"), ({"uid-gpu-0": told_of(*jobs)}, "JobsKilled")):
+        found = decided(held, replicas=0, force_drain_after_seconds=60, warned=warned)
+        told = [one.message for one in warnings(found, reason)]
+        assert all(len(message.encode()) <= 1024 for message in told)
+        named = [word for message in told for word in re.findall(r"\d{7}", message)]
+        assert sorted(map(int, named)) == list(jobs)
 
 
 def test_what_many_workers_tell_is_of_each_ones_pod_so_that_nothing_is_dropped() -> None:
     """An object may tell 25 things at once, then one in 5 minutes."""
     at = NOW - timedelta(seconds=61)
     held = [drained_at(a_worker(n, state="MIXED+DRAIN", reason=OURS, jobs=(n,)), at) for n in range(40)]
-    told = warnings(decided(*held, replicas=0, force_drain_after_seconds=60), "JobsKilled")
+    warned = {f"uid-gpu-{n}": told_of(n) for n in range(40)}
+    told = warnings(decided(*held, replicas=0, force_drain_after_seconds=60, warned=warned), "JobsKilled")
     assert {one.regarding.uid for one in told} == {f"uid-gpu-{n}" for n in range(40)}
     assert {one.related.name for one in told if one.related} == {"gpu"}
 
@@ -112,16 +119,18 @@ def test_people_are_warned_when_it_is_drained_and_again_before_it_is_done_with_t
     assert "running job: 7" in told.message
     assert warnings(decided(busy, replicas=0), "JobsToBeKilled") == []
 
-    def after(drained_s: float) -> Plan:
+    def after(drained_s: float, *, said_again: bool = False) -> Plan:
         drained = a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7,))
         held = drained_at(drained, NOW - timedelta(seconds=drained_s))
-        return decided(held, replicas=0, force_drain_after_seconds=3600)
+        told = told_of(7, ago_s=30 if said_again else drained_s, left_s=3600 - drained_s)
+        return decided(held, replicas=0, force_drain_after_seconds=3600, warned={"uid-gpu-0": told})
 
     assert (after(60).actions, after(60).again_after_s) == ((), 3600 - 300 - 60 + 1)
     (again,) = warnings(after(3400), "JobsToBeKilled")
     assert "at 2026-11-16T02:03:20Z" in again.message
     assert after(3400).again_after_s == 201
-    assert deleted(after(3601)) == ["gpu-0"]
+    assert (after(3400, said_again=True).actions, after(3400, said_again=True).again_after_s) == ((), 201)
+    assert deleted(after(3601, said_again=True)) == ["gpu-0"]
 
 
 def test_the_time_counts_from_when_it_was_to_go_and_not_from_a_drain_for_something_else() -> None:
