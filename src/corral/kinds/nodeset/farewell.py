@@ -211,7 +211,8 @@ def _hurried(snapshot: Snapshot, doomed: Sequence[Doomed]) -> Plan:
 
 def _killed(snapshot: Snapshot, one: Doomed) -> tuple[Action, ...]:
     message = f"{ALONE}, and spec.forceDrainAfterSeconds is over"
-    return *killed(snapshot, one.pod, message, one.jobs), *ended_now(one.worker, one.pod, GONE, message)
+    deed, *more = ended_now(one.worker, one.pod, GONE, message)
+    return deed, *killed(snapshot, one.pod, message, one.jobs), *more
 
 
 def _warned(snapshot: Snapshot, one: Doomed) -> Plan:

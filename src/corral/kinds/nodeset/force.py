@@ -123,7 +123,8 @@ def forced(snapshot: Snapshot, worker: Worker, why: str) -> tuple[Action, ...]:
     limit_s = snapshot.object.spec.force_drain_after_seconds
     message = f"deleted after draining for more than {limit_s} s ({why}; spec.forceDrainAfterSeconds)"
     told = killed(snapshot, worker.pod, message, [job.id for job in worker.jobs])
-    return *told, *ended_now(worker, worker.pod, FORCED, message)
+    deed, *more = ended_now(worker, worker.pod, FORCED, message)
+    return deed, *told, *more  # only what was done is told
 
 
 def _events(

@@ -13,8 +13,9 @@ import msgspec
 from corral.engine import OutsideFailed
 from corral.engine.clock import VIRTUAL_EPOCH
 from corral.kinds.controller.shell import Answer
-from corral.kinds.nodeset.calls import Address, Call, Drain, Forget, Narrow, Reserve, Undrain, Unreserve
-from corral.kinds.nodeset.looks import STEPS
+from corral.kinds.nodeset.body import GRACE_S
+from corral.kinds.nodeset.calls import END_WAIT, Address, Call, Drain, Forget, Narrow, Reserve, Undrain, Unreserve
+from corral.kinds.nodeset.looks import LOOK_S_MAX, STEPS
 from corral.kube.errors import Subject, Unreachable
 from corral.kube.models.core_v1 import Pod
 from corral.slurm.facts import Extra, Observed, Unknown, View
@@ -37,6 +38,8 @@ class ModelSlurm:
         self.lost: list[int] = []
         self.reservations: dict[str, Reservation] = {}
         self.mute: set[str] = set()  # workers that nobody can look into
+        self.ended: set[str] = set()  # workers that were told not to wait for their jobs
+        self.looks: list[str] = []
         self.held: set[str] = set()  # nodes that it refuses to forget
         self.done: list[Call] = []
         self._told: list[Callable[[str], None]] = []
@@ -46,10 +49,15 @@ class ModelSlurm:
     async def run(
         self, namespace: str, pod: str, command: tuple[str, ...], *, run_s_max: float, container: str = ""
     ) -> Answer:
-        """A look into a worker."""
-        assert (namespace, command, container) == ("lab", (STEPS,), "slurmd")
+        """A look into a worker, or the end of its wait."""
+        assert (namespace, container) == ("lab", "slurmd")
+        assert command in ((STEPS,), END_WAIT)
+        self.looks.append(pod)
         if pod in self.mute:
+            await asyncio.sleep(LOOK_S_MAX)
             raise Unreachable(Subject("exec", "Pod", namespace, pod), "its kubelet does not answer")
+        if command == END_WAIT:
+            self.ended.add(pod)
         steps = ",".join(f'"{job}.batch"' for job, node in self.jobs.items() if node == pod)
         return Answer(0, f'{{"steps":[{steps}]}}'.encode())
 
@@ -167,6 +175,7 @@ class Kubelet:
 
     def __init__(self, server: FakeApiServer, slurm: ModelSlurm) -> None:
         self._server, self._slurm = server, slurm
+        self._waiting: set[str] = set()  # by uid
         server.extend(Pod, grace=lambda _pod, asked: 30 if asked is None else asked)
 
     async def run(self) -> None:
@@ -180,6 +189,10 @@ class Kubelet:
         meta, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
         name, namespace = meta["name"], meta["namespace"]
         if "deletionTimestamp" in meta:
+            if meta["deletionGracePeriodSeconds"] == GRACE_S:
+                self._waiting.add(meta["uid"])  # and heeds no shorter time from then on
+            if meta["uid"] in self._waiting and name in self._slurm.jobs.values() and name not in self._slurm.ended:
+                return
             if phase == "Running":
                 self._slurm.lose(name)
             self._server.remove(Pod, name, namespace, grace_s=0)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from corral.engine import Delete, EmitEvent, Outcome, Plan, Result
 from corral.kinds.nodeset import force
+from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSet
@@ -171,3 +172,17 @@ async def test_who_sets_a_limit_after_a_long_drain_is_warned_first_also_by_an_op
         await asyncio.sleep(60)
         assert (world.server.all_of(Pod), world.slurm.lost) == ([], [12])
         assert "running job: 12" in events(world, "JobsKilled")[0]["note"]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_nobody_is_told_of_a_loss_while_the_kubelet_is_away_and_jobs_live_on() -> None:
+    async with a_world(1) as world:
+        world.slurm.start_job(12, "gpu-0")
+        limit(world, 60)
+        world.slurm.mute.add("gpu-0")
+        world.server.remove(Pod, "gpu-0", "lab", grace_s=GRACE_S)
+        await asyncio.sleep(300)
+        assert (len(events(world, "JobsToBeKilled")), events(world, "JobsKilled"), world.slurm.lost) == (1, [], [])
+        world.slurm.mute.clear()
+        await asyncio.sleep(60)
+        assert (len(events(world, "JobsKilled")), world.slurm.lost) == (1, [12])

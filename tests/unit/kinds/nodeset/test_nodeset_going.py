@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from corral.engine import Delete, EmitEvent, OutsideFailed, Plan
+from corral.engine import Delete, EmitEvent, Outside, OutsideFailed, Plan
 from corral.kinds.controller.shell import Answer
 from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.calls import Drain, End, Forget, Undrain
@@ -176,6 +176,7 @@ def test_one_that_somebody_deleted_is_hurried_as_others_are_and_its_jobs_are_nam
 ) -> None:
     over = within(600, held(601, reason=reason), is_deleted=is_deleted, told=told_of(7, 8))
     assert (calls(over), ended_soon(over)) == ([End(pod="gpu-0")], [("gpu-0", 30)])
+    assert [type(one) for one in over.actions] == [Outside, EmitEvent, Delete]
     (told,) = warnings(over, "JobsKilled")
     assert "running jobs: 7, 8" in told
     first = told_of(7, 8, ago_s=400, left_s=200)

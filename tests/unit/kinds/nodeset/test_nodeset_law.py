@@ -281,6 +281,7 @@ def assert_forced(snapshot: Snapshot, worker: AWorker, beside: tuple[Action, ...
     assert worker.pod is not None
     assert not worker.jobs or was_warned(snapshot, worker.pod, [job.id for job in worker.jobs])
     told = " ".join(one.message for one in beside if isinstance(one, EmitEvent) and one.reason == "JobsKilled")
+    assert not isinstance(beside[0], EmitEvent)  # what fails is not told
     assert all(str(job.id) in told for job in worker.jobs)
 
 

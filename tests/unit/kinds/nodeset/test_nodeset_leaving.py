@@ -84,7 +84,7 @@ def warnings(found: Plan, reason: str) -> list[EmitEvent]:
 def test_a_drain_that_outlasts_what_people_allowed_is_forced_and_the_jobs_are_named() -> None:
     held = drained_at(a_worker(0, state="MIXED+DRAIN", reason=OURS, jobs=(7, 8)), NOW - timedelta(seconds=61))
     found = decided(held, replicas=0, force_drain_after_seconds=60, warned={"uid-gpu-0": told_of(7, 8)})
-    assert [type(one) for one in found.actions] == [EmitEvent, Delete]
+    assert [type(one) for one in found.actions] == [Delete, EmitEvent]
     (told,) = warnings(found, "JobsKilled")
     assert ("running jobs: 7, 8" in told.message, deleted(found)) == (True, ["gpu-0"])
     assert deleted(decided(held, replicas=0, force_drain_after_seconds=3600)) == []
