@@ -28,7 +28,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str = ""
     is_live: bool = False  # it runs, or will run: neither being deleted nor ended
     is_leaving: bool = False
-    waits_since: datetime | None = None  # when it was deleted, if it may wait for its jobs
+    waits_since: datetime | None = None  # when it was deleted, if it may wait for its jobs (see `ending.waits`)
+    is_cut: bool = False  # it was deleted with less time than it has by itself, then or since
     ends_by: datetime | None = None  # when it is to have ended, if it was deleted
     may_be_deaf: bool = False  # it has containers of others, and the time of one that waits for its jobs
     is_ready: bool = False
@@ -64,6 +65,7 @@ def body_of(pod: Pod) -> Body:
         is_live=not is_leaving and phase not in ENDED,
         is_leaving=is_leaving,
         waits_since=_waits_since(pod),
+        is_cut=is_leaving and pod.metadata.deletion_grace_period_seconds != GRACE_S,
         ends_by=pod.metadata.deletion_timestamp,
         may_be_deaf=_may_be_deaf(pod),
         is_ready=is_ready,
@@ -79,9 +81,14 @@ def body_of(pod: Pod) -> Body:
 
 
 def _waits_since(pod: Pod) -> datetime | None:
-    """The time of a deletion is the one at which the grace period ends. Another period than ours is somebody's wish."""
+    """The time of a deletion is the one at which the grace period ends. Where that was made shorter later, so that it
+    would have ended already, an older Kubernetes still tells the first deletion so, a newer one the second.
+
+    One whose own time is another than ours waits for as long as people chose for it.
+    """
     at, grace_s = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds or 0
-    return at - timedelta(seconds=grace_s) if at is not None and grace_s == GRACE_S else None
+    has_our_time = pod.spec.termination_grace_period_seconds == GRACE_S
+    return at - timedelta(seconds=grace_s) if at is not None and has_our_time else None
 
 
 def _may_be_deaf(pod: Pod) -> bool:

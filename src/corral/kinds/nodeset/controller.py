@@ -41,6 +41,7 @@ from corral.kinds.nodeset.calls import (
     door_in,
     reserved_in,
 )
+from corral.kinds.nodeset.ending import ended
 from corral.kinds.nodeset.farewell import FINALIZER, to_look_into
 from corral.kinds.nodeset.fitting import DRIVES_OUT, drives_out
 from corral.kinds.nodeset.force import warned
@@ -93,6 +94,7 @@ class NodeSetReconciler:
         self._taken: dict[Key, Mapping[str, datetime]] = {}
         self._stepped_at: dict[Key, Mapping[str, datetime]] = {}
         self._warned: dict[Key, Mapping[str, Warned]] = {}
+        self._ended: dict[Key, Mapping[str, datetime]] = {}
         self._known: tuple[dict[Key, Any], ...] = (
             self._before,
             self._rosters,
@@ -101,6 +103,7 @@ class NodeSetReconciler:
             self._taken,
             self._stepped_at,
             self._warned,
+            self._ended,
         )
         self._memory = Memory()
         self._enqueue: Callable[[Key, str], None] | None = None
@@ -140,6 +143,7 @@ class NodeSetReconciler:
             taken=self._taken.get(key, EMPTY),
             left=self._memory.left(key, nodeset.spec.controller_ref.name, read),
             warned=self._warned.get(key, EMPTY),
+            ended=self._ended.get(key, EMPTY),
             before=self._before.get(key),
             **seen_by(nodeset, view),
         )
@@ -212,7 +216,11 @@ class NodeSetReconciler:
     def _learn(self, snapshot: Snapshot, outcome: Outcome) -> None:
         """Whoever is found to have its name taken holds the others up in this pass only: the next one comes at once."""
         key, taken = key_of(snapshot.object), names_taken(snapshot, outcome)
-        self._taken[key], self._warned[key] = taken, warned(snapshot, outcome)
+        self._taken[key], self._warned[key], self._ended[key] = (
+            taken,
+            warned(snapshot, outcome),
+            ended(snapshot, outcome),
+        )
         if self._enqueue is not None and not taken.keys() <= snapshot.taken.keys():
             self._enqueue(key, "a name is taken")
 

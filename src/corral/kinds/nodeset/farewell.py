@@ -23,7 +23,7 @@ from corral.kinds import names
 from corral.kinds.nodeset import claims
 from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kinds.nodeset.each import beside, each
-from corral.kinds.nodeset.ending import ended_now
+from corral.kinds.nodeset.ending import end_command, ended_now, waits
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.force import Term, killed, limit, term_of, warning
 from corral.kinds.nodeset.going import DELETION, going
@@ -34,7 +34,6 @@ from corral.kinds.nodeset.registering import told_of_machines
 from corral.kinds.nodeset.removal import removed
 from corral.kinds.nodeset.reservation import released
 from corral.kinds.nodeset.snapshot import SLURM_REACHABLE, Snapshot, recent, selector
-from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.words import silence_text, some
 from corral.kinds.nodeset.workers import Worker
 from corral.kube.models.core_v1 import Pod
@@ -91,7 +90,7 @@ def _taken_leave(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     if recent(snapshot) is None:
         is_all = nodeset.status.external or bool(with_pod)
         goes_on = "Slurm answers" if is_all else "Slurm answers or its Controller is deleted too"
-        give_up = _given_up(nodeset) if with_pod else "Jobs that are pending in its partition would fail"
+        give_up = _given_up(snapshot, with_pod) if with_pod else "Jobs that are pending in its partition would fail"
         stuck = f"{silence_text(snapshot)}. The deletion continues when {goes_on}. {give_up}"
         return ended(known) + Plan(waits=(Wait(reason="SlurmUnreachable", message=stuck),))
     queued = beside(_closing(snapshot), _queued(snapshot))
@@ -117,7 +116,7 @@ def to_look_into(snapshot: Snapshot) -> tuple[str, ...]:
     is_going = nodeset.metadata.deletion_timestamp is not None and FINALIZER in nodeset.metadata.finalizers
     if not is_going or left is None or nodeset.status.external or _may_return(snapshot, left):
         return ()
-    here = _here(snapshot.workers)
+    here = _here(snapshot, snapshot.workers)
     return tuple(worker.name for worker in here if _may_hold_a_job(snapshot, left, worker, frozenset()))
 
 
@@ -129,13 +128,13 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
             return _let_go(snapshot)
         stuck = (
             "its Controller is gone, but slurmctld runs elsewhere and the workers may have jobs. To drain them, create "
-            f"the Controller again. {_given_up(snapshot.object)}"
+            f"the Controller again. {_given_up(snapshot, with_pod)}"
         )
         return ended(known) + Plan(waits=(*waits, Wait(reason="ControllerMissing", message=stuck, stalled=True)))
     left = snapshot.left or Left(since=snapshot.now)
     if not with_pod:
         return _missing(snapshot, left, ()) if _may_return(snapshot, left) else _let_go(snapshot)
-    here = _here(known)
+    here = _here(snapshot, known)
     shared = _jobs_of_several_that_may_run(snapshot, left, here)
     shared_on = {node for job in shared for node in job.nodes}
     held = [worker for worker in here if _may_hold_a_job(snapshot, left, worker, shared_on)]
@@ -151,10 +150,10 @@ def _with_nobody_to_ask(snapshot: Snapshot, known: Sequence[Worker]) -> Plan:
     )
 
 
-def _here(known: Sequence[Worker]) -> list[Worker]:
+def _here(snapshot: Snapshot, known: Sequence[Worker]) -> list[Worker]:
     """Also those that somebody deleted, and that may wait for their jobs for a year."""
     stays = (worker for worker in known if worker.pod and not worker.has_ended)
-    return [worker for worker in stays if not worker.is_leaving or worker.body.waits_since is not None]
+    return [worker for worker in stays if not worker.is_leaving or waits(snapshot, worker)]
 
 
 def _may_return(snapshot: Snapshot, left: Left) -> bool:
@@ -222,7 +221,7 @@ def _warned(snapshot: Snapshot, one: Doomed) -> Plan:
 
 def _missing(snapshot: Snapshot, left: Left, held: Sequence[Worker]) -> Plan:
     nodeset = snapshot.object
-    done = f". To drain them, create the Controller again. {_given_up(nodeset)}" if held else ""
+    done = f". To drain them, create the Controller again. {_given_up(snapshot, held)}" if held else ""
     if not _may_return(snapshot, left):
         why = f"its Controller is gone, but {_held_text(snapshot, held)}. The deletion continues when they end"
         stuck = Wait(reason="ControllerMissing", message=f"{why}{done}", stalled=True)
@@ -249,10 +248,18 @@ def _held_text(snapshot: Snapshot, held: Sequence[Worker]) -> str:
     return " and ".join(text for text, of in told if of)
 
 
-def _given_up(nodeset: NodeSet) -> str:
-    of, within = selector(nodeset.metadata.name), f"--grace-period={SHORT_GRACE_S}"
-    command = f"kubectl -n {nodeset.metadata.namespace} delete pod -l {of} {within}"
-    return f"To delete the workers with any jobs they run: {command}"
+def _given_up(snapshot: Snapshot, with_pod: Sequence[Worker]) -> str:
+    """A pod that waits for its jobs heeds no shorter time, so its wait is ended."""
+    meta, waiting = snapshot.object.metadata, [worker.name for worker in with_pod if waits(snapshot, worker)]
+    ways = []
+    if not waiting or any(not worker.is_leaving for worker in with_pod):
+        command = f"kubectl -n {meta.namespace} delete pod -l {selector(meta.name)} --grace-period={SHORT_GRACE_S}"
+        ways.append(f"To delete the workers with any jobs they run: {command}")
+    if waiting:
+        alone = ", one by one" if waiting[1:] else ""
+        command = end_command(snapshot, waiting[0])
+        ways.append(f"To end {some(waiting)}, deleted already, with any jobs{alone}: {command}")
+    return ". ".join(ways)
 
 
 def _has_partition(snapshot: Snapshot) -> bool:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from corral.engine import NOTHING, Action, EmitEvent, Outcome, Plan, target
-from corral.kinds.nodeset.ending import ended_now
+from corral.kinds.nodeset.ending import ended_now, waits
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.reasons import says
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -70,7 +70,7 @@ def deadline(snapshot: Snapshot, worker: Worker, reason: str) -> datetime | None
     within, node = limit(snapshot), worker.node
     if within is None or node is None or node.reason_at is None or not says(worker, reason):
         return None
-    stays = not worker.is_leaving or worker.body.waits_since is not None
+    stays = not worker.is_leaving or waits(snapshot, worker)
     return node.reason_at + within if worker.facts is Facts.DRAINING and stays else None
 
 

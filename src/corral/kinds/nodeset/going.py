@@ -11,16 +11,15 @@ Who waits for more than a moment is named, with the way to end it. Our own delet
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from corral.engine import NOTHING, Action, Plan, Wait
 from corral.kinds.nodeset import force
-from corral.kinds.nodeset.calls import END_WAIT
 from corral.kinds.nodeset.each import beside, each
+from corral.kinds.nodeset.ending import ENDS_WITHIN, end_command, waits
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.leaving import without
 from corral.kinds.nodeset.reasons import reason_for, says_something_else
-from corral.kinds.nodeset.registration import CONTAINER
 from corral.kinds.nodeset.removal import drained, hurried, kept_free, removed
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.started import LONG_AGO
@@ -29,7 +28,6 @@ from corral.kinds.nodeset.workers import Worker
 
 LOSS, DELETION = "loss of its pod", "deletion"
 FREED = (Facts.DRAINED, Facts.UNREGISTERED)
-ENDS_WITHIN_S = 60.0  # a pod that is deleted, from when it has no job
 LOOKED_AGAIN_S = 20.0  # into one that did not say what runs there
 
 
@@ -37,7 +35,7 @@ def going(snapshot: Snapshot) -> Plan:
     gone = [worker for worker in snapshot.workers if worker.pod is not None and not worker.is_live]
     if not gone:
         return NOTHING
-    waiting = [worker for worker in gone if worker.body.waits_since is not None]
+    waiting = [worker for worker in gone if waits(snapshot, worker)]
     ending = [worker for worker in without(gone, waiting) if worker.is_leaving]
     return beside(
         each(_given_no_more_jobs(snapshot, worker) for worker in gone if _needs_a_drain(snapshot, worker)),
@@ -54,7 +52,7 @@ def hanging(snapshot: Snapshot) -> list[Worker]:
 
 def _given_no_more_jobs(snapshot: Snapshot, worker: Worker) -> tuple[Action, ...]:
     """Another pod comes, and takes jobs again; but not in a deletion."""
-    warned = force.warned_at_once(snapshot, worker, _why(snapshot)) if worker.body.waits_since is not None else ()
+    warned = force.warned_at_once(snapshot, worker, _why(snapshot)) if waits(snapshot, worker) else ()
     if _is_deleted(snapshot):
         return *drained(snapshot, worker, DELETION), *warned
     return *kept_free(snapshot, worker, LOSS, pod_stays=False), *warned
@@ -64,7 +62,7 @@ def _needs_a_drain(snapshot: Snapshot, worker: Worker) -> bool:
     """Or another reason for it, if it may take long."""
     if worker.node is None or worker.is_somebodys:
         return False
-    if worker.facts is Facts.DRAINING and worker.body.waits_since is not None:
+    if worker.facts is Facts.DRAINING and waits(snapshot, worker):
         return says_something_else(worker, reason_for(snapshot, worker, _why(snapshot)))
     return worker.facts in (Facts.FREE, Facts.BUSY)
 
@@ -77,33 +75,42 @@ def _waited_for(snapshot: Snapshot, waiting: Sequence[Worker]) -> Plan:
     held = [worker for worker in without(waiting, free) if _is_long_deleted(snapshot, worker)] + without(late, idle)
     times = [_left_s(snapshot, worker) for worker in without(free, late)]
     times += [_left_since_steps_s(snapshot, worker) for worker in without(idle, over)]
-    times += [ENDS_WITHIN_S if worker.name in snapshot.steps else LOOKED_AGAIN_S for worker in held]
+    times += [ENDS_WITHIN.total_seconds() if worker.name in snapshot.steps else LOOKED_AGAIN_S for worker in held]
     ended = removed(snapshot, over, "pod that hangs", spares_others=not _is_deleted(snapshot))
-    waits = tuple(_held(snapshot, worker) for worker in held)
-    return ended + Plan(waits=waits, again_after_s=min(times, default=ENDS_WITHIN_S))
+    told = tuple(_held(snapshot, worker) for worker in held)
+    return ended + Plan(waits=told, again_after_s=min(times, default=ENDS_WITHIN.total_seconds()))
 
 
 def _stuck(snapshot: Snapshot, ending: Sequence[Worker]) -> Plan:
     """Their time is over, and they are there: of no use to wait for without a person."""
-    left_s = {worker.name: _until_ended_s(snapshot, (worker.body.ends_by,)) for worker in ending}
-    waits = tuple(_stuck_one(worker) for worker in ending if left_s[worker.name] <= 0)
-    return Plan(waits=waits, again_after_s=min((s for s in left_s.values() if s > 0), default=None))
+    left_s = {
+        worker.name: _until_ended_s(snapshot, (worker.body.ends_by, _cut_at(snapshot, worker))) for worker in ending
+    }
+    told = tuple(_stuck_one(snapshot, worker) for worker in ending if left_s[worker.name] <= 0)
+    return Plan(waits=told, again_after_s=min((s for s in left_s.values() if s > 0), default=None))
 
 
-def _stuck_one(worker: Worker) -> Wait:
+def _cut_at(snapshot: Snapshot, worker: Worker) -> datetime | None:
+    return snapshot.ended.get(worker.pod.metadata.uid) if worker.pod is not None else None
+
+
+def _stuck_one(snapshot: Snapshot, worker: Worker) -> Wait:
     where = worker.pod.spec.node_name if worker.pod is not None else ""
     message = (
         f"the pod of {worker.name} was deleted, its time is over, and it does not end: the kubelet of Kubernetes node "
         f"{where} is away, or waits for a container that does not hear its TERM. That one ends when its process there "
         "is killed, or the kubelet is restarted"
     )
+    if worker.jobs:
+        told = f"According to Slurm {jobs_text(worker.jobs)} there. If it waits for that, this ends it, with any jobs"
+        message = f"{message}. {told}: {end_command(snapshot, worker.name)}"
     return Wait(reason="PodStuck", message=message)
 
 
 def _may_hang(snapshot: Snapshot, worker: Worker) -> bool:
     """It has no job. What somebody else has drained is left alone, but for a deletion, which takes all."""
     is_ours = _is_deleted(snapshot) or not worker.is_somebodys
-    return worker.body.waits_since is not None and worker.facts in FREED and is_ours
+    return worker.facts in FREED and is_ours and waits(snapshot, worker)
 
 
 def _left_s(snapshot: Snapshot, worker: Worker) -> float:
@@ -119,18 +126,17 @@ def _left_since_steps_s(snapshot: Snapshot, worker: Worker) -> float:
 
 def _until_ended_s(snapshot: Snapshot, since: Iterable[datetime | None]) -> float:
     last = max((at for at in since if at is not None), default=LONG_AGO)
-    return ENDS_WITHIN_S - (snapshot.now - last).total_seconds()
+    return (last + ENDS_WITHIN - snapshot.now).total_seconds()
 
 
 def _is_long_deleted(snapshot: Snapshot, worker: Worker) -> bool:
     since = worker.body.waits_since or snapshot.now
-    return snapshot.now - since >= timedelta(seconds=ENDS_WITHIN_S)
+    return snapshot.now - since >= ENDS_WITHIN
 
 
 def _held(snapshot: Snapshot, worker: Worker) -> Wait:
-    of, end = f"-n {snapshot.object.metadata.namespace} {worker.name}", " ".join(END_WAIT)
-    command = f"kubectl exec {of} -c {CONTAINER} -- {end}"
     message = f"the pod of {worker.name} was deleted and {_does_not_end(snapshot, worker)}"
+    command = end_command(snapshot, worker.name)
     return Wait(reason="PodWaitsForJobs", message=f"{message}. To end it with any jobs: {command}")
 
 
@@ -144,7 +150,8 @@ def _does_not_end(snapshot: Snapshot, worker: Worker) -> str:
         return "may have jobs: Slurm does not say"
     if worker.is_somebodys and worker.node is not None:
         return f"does not end; somebody else drained its node ({worker.node.reason!r}), so Corral does not touch it"
-    return "does not end; whether steps of jobs run there it does not say"
+    where = worker.pod.spec.node_name if worker.pod is not None else ""
+    return f"does not end; whether steps of jobs run there the kubelet of Kubernetes node {where} does not say"
 
 
 def _why(snapshot: Snapshot) -> str:

@@ -10,7 +10,7 @@ from corral.engine import NOTHING, Action, EmitEvent, Outside, Plan, Wait, targe
 from corral.kinds.nodeset import force
 from corral.kinds.nodeset.calls import Drain, Forget, NodeCall
 from corral.kinds.nodeset.each import beside, each
-from corral.kinds.nodeset.ending import deleted, ended_now
+from corral.kinds.nodeset.ending import deleted, ended_now, waits
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.reasons import reason_for, says_something_else
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -95,7 +95,7 @@ def _forgotten(snapshot: Snapshot, worker: Worker, why: str, spares_others: bool
     """First the node, directly after it the pod."""
     proof = "Slurm has no such node" if worker.facts is Facts.UNREGISTERED else "drained, no jobs left"
     forget = slurm_call(snapshot, Forget(node=worker.name, spares_others=spares_others), "WorkerLeaves", proof)
-    if worker.pod is None or (worker.is_leaving and worker.body.waits_since is None):
+    if worker.pod is None or (worker.is_leaving and not waits(snapshot, worker)):
         return (forget,)
     if worker.is_leaving:
         return forget, *ended_now(worker, worker.pod, "PodHangs", f"it was deleted and does not end, {proof}")

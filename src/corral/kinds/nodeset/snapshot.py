@@ -46,6 +46,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     steps: Mapping[str, tuple[str, ...]] = EMPTY  # of jobs, by worker that was looked into, and could be
     stepped_at: Mapping[str, datetime] = EMPTY  # when steps were seen there last, of those that are looked into
     warned: Mapping[str, Warned] = EMPTY  # of the end of their jobs: what people were told of pods, by uid
+    ended: Mapping[str, datetime] = EMPTY  # pods whose wait for jobs we have ended, and when, by uid
     before: Before | None = None
 
     @derived
@@ -84,6 +85,7 @@ def says_the_same(earlier: Snapshot, later: Snapshot) -> bool:
         and earlier.steps == later.steps
         and earlier.stepped_at == later.stepped_at
         and earlier.warned == later.warned
+        and earlier.ended == later.ended
         and earlier.reservation == later.reservation
         and earlier.door == later.door
         and before.spec == after.spec

@@ -9,6 +9,7 @@ import msgspec
 
 from corral.engine import Apply, controller_reference
 from corral.kinds.controller.spec import Controller
+from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.farewell import FINALIZER
 from corral.kinds.nodeset.fitting import STAYS
 from corral.kinds.nodeset.making import guarded
@@ -112,8 +113,8 @@ def with_shown(pod: Pod, node: Node | None) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
-def deleted_ago(worker: AWorker, seconds: float, *, grace_s: int = 365 * 24 * 3600) -> AWorker:
-    """Its pod was deleted so long ago, with so much time to end."""
+def deleted_ago(worker: AWorker, seconds: float, *, grace_s: int = GRACE_S) -> AWorker:
+    """Its pod was deleted so long ago, with so much time to end, then or since."""
     assert worker.pod is not None
     at = NOW + timedelta(seconds=grace_s - seconds)
     meta = msgspec.structs.replace(worker.pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=grace_s)
@@ -145,7 +146,9 @@ def a_pod(name: str, *, phase: str = "Running", leaving: bool = False, cost: str
     slurmd = ContainerStatus(name="slurmd", state=state, image="", image_id="", ready=runs, restart_count=0)
     return Pod(
         metadata=meta,
-        spec=PodSpec(containers=(Container(name="slurmd"),), tolerations=(STAYS,)),
+        spec=PodSpec(
+            containers=(Container(name="slurmd"),), tolerations=(STAYS,), termination_grace_period_seconds=GRACE_S
+        ),
         status=PodStatus(phase=phase, conditions=(ready,), container_statuses=(slurmd,)),
     )
 

@@ -97,6 +97,21 @@ def test_people_are_told_whom_it_waits_for_and_what_to_do() -> None:
     assert (SLURMCTLD in wait.message, wait.stalled) == (True, False)
 
 
+def test_for_those_that_were_deleted_and_wait_people_are_told_what_ends_them() -> None:
+    """Kubelet heeds no shorter time once it ends a pod."""
+    idle, busy = a_worker(0, jobs=UNKNOWN), deleted_ago(a_worker(1, jobs=UNKNOWN), 3600)
+    leave_now = "exec -n lab gpu-1 -c slurmd -- /usr/libexec/corral/slurmd-leave now"
+    busy_both = {"gpu-0": ("8.0",), "gpu-1": ("7.batch",)}
+    message = decided(left(), idle, busy, steps=busy_both).waits[-1].message
+    assert "delete pod -l" in message
+    assert f"To end gpu-1, deleted already, with any jobs: kubectl {leave_now}" in message
+    message = decided(left(), deleted_ago(idle, 3600), busy, steps=busy_both).waits[-1].message
+    assert "delete pod -l" not in message
+    assert "To end gpu-0, gpu-1, deleted already, with any jobs, one by one: kubectl exec -n lab gpu-0 " in message
+    silent = plan(a_snapshot(busy, deleted=True))
+    assert leave_now in " ".join(wait.message for wait in silent.waits)
+
+
 def test_workers_that_nobody_can_look_into_stay() -> None:
     assert deleted(decided(left(), steps={})) == []
 

@@ -186,3 +186,19 @@ async def test_nobody_is_told_of_a_loss_while_the_kubelet_is_away_and_jobs_live_
         world.slurm.mute.clear()
         await asyncio.sleep(60)
         assert (len(events(world, "JobsKilled")), world.slurm.lost) == (1, [12])
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_one_that_waits_and_is_given_less_time_then_is_hurried_all_the_same() -> None:
+    async with a_world(1) as world:
+        world.slurm.start_job(12, "gpu-0")
+        limit(world, 3600)
+        world.server.remove(Pod, "gpu-0", "lab", grace_s=GRACE_S)
+        await asyncio.sleep(300)
+        world.server.remove(Pod, "gpu-0", "lab", grace_s=30)
+        await asyncio.sleep(900)
+        assert world.slurm.lost == []
+        assert "job 12 runs" in world.condition("Ready")["message"]
+        await asyncio.sleep(2500)
+        assert world.slurm.lost == [12]
+        assert world.slurm.ended == {"gpu-0"}

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from corral.engine import Delete, EmitEvent, Outside, OutsideFailed, Plan
+from corral.engine import NOTHING, Delete, EmitEvent, Outcome, Outside, OutsideFailed, Plan, Result
 from corral.kinds.controller.shell import Answer
 from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.calls import Drain, End, Forget, Undrain
+from corral.kinds.nodeset.ending import ended
 from corral.kinds.nodeset.going import hanging
 from corral.kinds.nodeset.looks import end_wait, stepped
 from corral.kinds.nodeset.plan import plan
@@ -234,13 +235,69 @@ def test_one_that_may_be_deaf_to_its_term_does_not_get_a_year_to_end(worker: AWo
     assert ended_soon(plan(a_snapshot(worker, replicas=0))) == [("gpu-0", grace_s)]
 
 
+def the_wait(found: Plan, reason: str) -> str:
+    (wait,) = [one for one in found.waits if one.reason == reason]
+    return wait.message
+
+
+LEAVE_NOW = "kubectl exec -n lab gpu-0 -c slurmd -- /usr/libexec/corral/slurmd-leave now"
+HOLDS_7 = a_worker(0, state="MIXED+DRAIN", reason=GOING, jobs=(7,))
+
+
 def test_one_that_does_not_end_in_its_time_is_told_with_what_to_do() -> None:
-    def decided(ago_s: float) -> Plan:
-        return plan(a_snapshot(deleted_ago(FORGOTTEN, ago_s, grace_s=30)))
+    def decided(ago_s: float, worker: AWorker = FORGOTTEN) -> Plan:
+        return plan(a_snapshot(deleted_ago(with_others(worker, own_grace_s=30), ago_s, grace_s=30)))
 
     assert ("PodStuck" in reasons(decided(89)), decided(89).again_after_s) == (False, 1)
-    (wait,) = [one for one in decided(91).waits if one.reason == "PodStuck"]
-    assert "the kubelet is restarted" in wait.message
+    message = the_wait(decided(91), "PodStuck")
+    assert ("the kubelet is restarted" in message, LEAVE_NOW in message) == (True, False)
+    message = the_wait(decided(91, HOLDS_7), "PodStuck")
+    assert "job 7 runs" in message
+    assert LEAVE_NOW in message
+
+
+# --- somebody deletes it a second time, with less time, which kubelet does not heed
+
+
+def test_one_that_waits_does_so_too_when_it_is_given_less_time_later() -> None:
+    for ago_s, grace_s in ((3600, 30), (62, 1)):  # as an older Kubernetes tells it, and a newer one
+        message = the_wait(plan(a_snapshot(deleted_ago(HOLDS_7, ago_s, grace_s=grace_s))), "PodWaitsForJobs")
+        assert "job 7 runs" in message
+        assert LEAVE_NOW in message
+    over = within(600, deleted_ago(held(601), 601, grace_s=30), told=told_of(7, 8))
+    assert (calls(over), ended_soon(over)) == ([End(pod="gpu-0")], [("gpu-0", 30)])
+    assert ended_soon(plan(looked_into(deleted_ago(FREED, 3600, grace_s=30)))) == [("gpu-0", 30)]
+
+
+def test_one_that_was_given_little_time_is_let_end_in_it_first() -> None:
+    for ago_s, is_held, again_s in ((89, False, 1), (90, True, 20)):
+        found = plan(a_snapshot(deleted_ago(HOLDS_7, ago_s, grace_s=30)))
+        assert ("PodWaitsForJobs" in reasons(found), "PodStuck" in reasons(found)) == (is_held, False)
+        assert found.again_after_s == again_s
+
+
+def test_one_whose_wait_was_ended_is_not_ended_again_and_told_if_it_is_still_there() -> None:
+    idle = looked_into(deleted_ago(FREED, 3600))
+    results = tuple(Result(action=one, state="done") for one in plan(idle).actions)
+    known = ended(idle, Outcome(plan=plan(idle), results=results))
+    assert known == {"uid-gpu-0": NOW}
+    cut = replace(looked_into(deleted_ago(FREED, 3600, grace_s=30)), ended=known)
+    assert (deleted(plan(cut)), hanging(cut), plan(cut).again_after_s) == ([], [], 60)
+    assert reasons(plan(cut)) == ["ChildBeingDeleted"]
+    late = replace(cut, ended={"uid-gpu-0": NOW - timedelta(seconds=61)})
+    assert (deleted(plan(late)), reasons(plan(late))) == ([], ["ChildBeingDeleted", "PodStuck"])
+    assert ended(cut, Outcome(plan=NOTHING)) == known
+    assert ended(a_snapshot(FREED), Outcome(plan=NOTHING)) == {}
+
+
+def test_the_end_of_a_wait_that_failed_or_a_first_deletion_ends_none() -> None:
+    idle = looked_into(deleted_ago(FREED, 3600))
+    failed = tuple(Result(action=one, state="failed") for one in plan(idle).actions)
+    assert ended(idle, Outcome(plan=plan(idle), results=failed)) == {}
+    first = a_snapshot(DRAINED, replicas=0)
+    results = tuple(Result(action=one, state="done") for one in plan(first).actions)
+    assert deleted(plan(first)) == ["gpu-0"]
+    assert ended(first, Outcome(plan=plan(first), results=results)) == {}
 
 
 async def test_its_wait_is_ended_from_within_and_a_container_that_has_ended_waits_for_nothing() -> None:
