@@ -121,7 +121,7 @@ PLAN = Claim(
     title="Planning with 5,000 Slurm nodes and 10,000 jobs",
     unit="ms of CPU",
     bound=100.0,
-    measured="the plan of the first pass, with nothing remembered",
+    measured="the plan of the first pass, with its workers gathered and nothing else known",
     measured_unit="ms",
     baseline="all of that pass: observe, plan and report",
 )
