@@ -48,7 +48,7 @@ from corral.kinds.nodeset.force import warned
 from corral.kinds.nodeset.gathering import Before
 from corral.kinds.nodeset.going import hanging
 from corral.kinds.nodeset.left import Memory
-from corral.kinds.nodeset.looks import end_wait, stepped, steps_on
+from corral.kinds.nodeset.looks import Mute, end_wait, stepped, steps_on, unreachable
 from corral.kinds.nodeset.machine import says_else
 from corral.kinds.nodeset.pins import pin_of
 from corral.kinds.nodeset.plan import plan
@@ -105,7 +105,7 @@ class NodeSetReconciler:
             self._warned,
             self._ended,
         )
-        self._memory = Memory()
+        self._memory, self._mute = Memory(), Mute()
         self._enqueue: Callable[[Key, str], None] | None = None
 
     def use(self, client: Client, /) -> None:
@@ -119,6 +119,7 @@ class NodeSetReconciler:
             for known in self._known:
                 known.pop(key, None)
             self._memory.forget(key)
+            self._mute.forget(key)
             return None
         controller = read.get(SlurmController, nodeset.spec.controller_ref.name, key.namespace)
         cluster = f"{key.namespace}/{nodeset.spec.controller_ref.name}"
@@ -161,7 +162,10 @@ class NodeSetReconciler:
         if not pods or self._shell is None:
             self._stepped_at.pop(key, None)
             return snapshot
-        steps = await steps_on(self._shell, key.namespace, pods)
+        asked = [pod for pod in pods if not self._mute.has(key, pod, snapshot.now)]
+        look = await steps_on(self._shell, key.namespace, asked)
+        self._mute.learns(key, asked, look.mute, snapshot.now)
+        steps = look.steps
         stepped_at = self._stepped_at[key] = stepped(self._stepped_at.get(key, EMPTY), pods, steps, snapshot.now)
         left = self._memory.left(key, snapshot.object.spec.controller_ref.name, read)
         has_come_back = snapshot.left is not None and (left is None or left.runs)
@@ -199,7 +203,7 @@ class NodeSetReconciler:
 
     async def perform(self, call: msgspec.Struct, snapshot: Snapshot, /) -> None:
         if isinstance(call, End):
-            await end_wait(self._shell, snapshot.object.metadata.namespace, call.pod)
+            await self._end(key_of(snapshot.object), call.pod, snapshot.now)
             return
         if not isinstance(call, Drain | Undrain | Forget | Reserve | Narrow | Unreserve):
             raise OutsideFailed("InternalError", f"a NodeSet cannot {type(call).__name__}", stalled=True)
@@ -208,6 +212,15 @@ class NodeSetReconciler:
         except OnlyByCommand as error:
             await run_beside_slurmctld(self._shell, snapshot.controller, error.command)
             self._slurm.wrote(snapshot.cluster)
+
+    async def _end(self, key: Key, pod: str, now: datetime) -> None:
+        if self._mute.has(key, pod, now):
+            raise unreachable(key.namespace, pod, "it did not answer a moment ago")
+        try:
+            await end_wait(self._shell, key.namespace, pod)
+        except OutsideFailed:
+            self._mute.learns(key, (), (pod,), now)
+            raise
 
     def report(self, snapshot: Snapshot, outcome: Outcome, /) -> NodeSetStatus:
         self._learn(snapshot, outcome)

@@ -5,13 +5,13 @@ Their own programs are run in their pods, through kubelet.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from corral.engine import OutsideFailed
+from corral.engine import Key, OutsideFailed
 from corral.kinds.controller.shell import SLURMD, PodShell
 from corral.kinds.nodeset.calls import END_WAIT
 from corral.kube.errors import KubeError
@@ -19,10 +19,37 @@ from corral.kube.errors import KubeError
 STEPS = "/usr/libexec/corral/slurmd-steps"
 RETRY_S = 10.0
 LOOK_S_MAX = 5.0
+MUTE_S = 60.0
 TRIED_AGAIN_S = 0.5  # once, within that time: a connection may break that is there again at once
 ALL_S_MAX = 20.0  # what was seen is old by then: somebody may have created the Controller again
 AT_ONCE_MAX = 16
 HAS_ENDED = f'container not found ("{SLURMD}")'  # kubelet's word for one that does not run: its processes are gone
+
+
+class Mute:
+    """Workers that did not answer. They are not asked again for a while: whatever else a NodeSet has to do would wait
+    for them in every pass. Who is not asked does not say, so it stays."""
+
+    def __init__(self) -> None:
+        self._since: dict[Key, dict[str, datetime]] = {}
+
+    def forget(self, key: Key) -> None:
+        self._since.pop(key, None)
+
+    def has(self, key: Key, pod: str, now: datetime) -> bool:
+        at = self._since.get(key, {}).get(pod)
+        return at is not None and now - at < timedelta(seconds=MUTE_S)
+
+    def learns(self, key: Key, asked: Iterable[str], mute: Iterable[str], now: datetime) -> None:
+        since = self._since.setdefault(key, {})
+        for pod in asked:
+            since.pop(pod, None)
+        since.update(dict.fromkeys(mute, now))
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    steps: Mapping[str, tuple[str, ...]]  # of jobs that run there, by pod
+    mute: frozenset[str] = frozenset()  # did not say; who is in neither was not asked for lack of time
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -37,18 +64,20 @@ def stepped(
     return {pod: at for pod, at in found.items() if at is not None}
 
 
-async def steps_on(shell: PodShell, namespace: str, pods: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """The steps of jobs that run there, by pod. Who is not in it did not say, or not in time."""
+async def steps_on(shell: PodShell, namespace: str, pods: Sequence[str]) -> Look:
     found: dict[str, tuple[str, ...]] = {}
+    mute: set[str] = set()
     at_once = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def look_into(pod: str) -> None:
         async with at_once:
+            mute.add(pod)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S_MAX):
                     steps = await _steps(shell, namespace, pod)
                 if steps is not None:
                     found[pod] = steps
+                    mute.discard(pod)
 
     try:
         async with asyncio.timeout(ALL_S_MAX), asyncio.TaskGroup() as looks:
@@ -56,7 +85,7 @@ async def steps_on(shell: PodShell, namespace: str, pods: Sequence[str]) -> Mapp
                 looks.create_task(look_into(pod))
     except TimeoutError:
         pass
-    return dict(found)
+    return Look(steps=dict(found), mute=frozenset(mute))
 
 
 async def end_wait(shell: PodShell | None, namespace: str, pod: str) -> None:
@@ -69,8 +98,12 @@ async def end_wait(shell: PodShell | None, namespace: str, pod: str) -> None:
     except KubeError as error:
         said = "" if HAS_ENDED in str(error) else str(error)
     if said:
-        message = f"pod {namespace}/{pod}: its wait for jobs cannot be ended: {said}"
-        raise OutsideFailed("PodUnreachable", message, alone=True, retry_after_s=RETRY_S)
+        raise unreachable(namespace, pod, said)
+
+
+def unreachable(namespace: str, pod: str, why: str) -> OutsideFailed:
+    message = f"pod {namespace}/{pod}: its wait for jobs cannot be ended: {why}"
+    return OutsideFailed("PodUnreachable", message, alone=True, retry_after_s=RETRY_S)
 
 
 async def _steps(shell: PodShell, namespace: str, pod: str) -> tuple[str, ...] | None:

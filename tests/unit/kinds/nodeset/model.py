@@ -188,6 +188,8 @@ class Kubelet:
     def _look_after(self, pod: dict[str, Any], registered: set[str]) -> None:
         meta, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
         name, namespace = meta["name"], meta["namespace"]
+        if name in self._slurm.mute:
+            return  # it is away
         if "deletionTimestamp" in meta:
             if meta["deletionGracePeriodSeconds"] == GRACE_S:
                 self._waiting.add(meta["uid"])  # and heeds no shorter time from then on

@@ -15,7 +15,7 @@ from corral.kinds.controller.spec import Controller as SlurmController
 from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.farewell import to_look_into
 from corral.kinds.nodeset.left import Left
-from corral.kinds.nodeset.looks import steps_on
+from corral.kinds.nodeset.looks import Look, steps_on
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.warned import Warned
@@ -215,7 +215,7 @@ async def test_a_look_that_fails_says_nothing() -> None:
             return Answer(0, said[pod]) if pod in said else Answer(2, b'{"steps":[]}')
 
     found = await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(5)])
-    assert found == {"gpu-1": ("7.batch",), "gpu-2": ()}
+    assert found == Look(steps={"gpu-1": ("7.batch",), "gpu-2": ()}, mute=frozenset({"gpu-0", "gpu-3", "gpu-4"}))
 
 
 @pytest.mark.looptime(noop_cycles=0)
@@ -229,7 +229,7 @@ async def test_a_connection_that_breaks_once_does_not_make_a_deletion_wait() -> 
                 raise Unreachable(Subject("exec", "Pod", namespace, pod), "the connection ended")
             return Answer(0, b'{"steps":[]}')
 
-    assert await steps_on(Shell(), "lab", ["gpu-0"]) == {"gpu-0": ()}
+    assert await steps_on(Shell(), "lab", ["gpu-0"]) == Look(steps={"gpu-0": ()})
 
 
 async def test_where_the_container_has_ended_nothing_runs() -> None:
@@ -240,7 +240,7 @@ async def test_where_the_container_has_ended_nothing_runs() -> None:
             said = 'unable to upgrade connection: container not found ("slurmd")'
             raise ServerError(Subject("exec", "Pod", namespace, pod), said, status=500)
 
-    assert await steps_on(Shell(), "lab", ["gpu-0"]) == {"gpu-0": ()}
+    assert await steps_on(Shell(), "lab", ["gpu-0"]) == Look(steps={"gpu-0": ()})
 
 
 def test_one_that_somebody_deleted_and_that_waits_for_its_job_is_one_of_them() -> None:
@@ -277,8 +277,9 @@ async def test_who_does_not_answer_holds_nobody_up_for_long() -> None:
             return Answer(0, b'{"steps":[]}')
 
     began_s = asyncio.get_running_loop().time()
-    await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(1000)])
+    look = await steps_on(Shell(), "lab", [f"gpu-{n}" for n in range(1000)])
     assert asyncio.get_running_loop().time() - began_s <= 20
+    assert len(look.mute) < 100  # nothing is said of those for whom there was no time
 
 
 # --- as it is seen

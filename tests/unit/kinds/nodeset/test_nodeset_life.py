@@ -10,6 +10,7 @@ import pytest
 
 from corral.engine.controller import AnyController
 from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.body import GRACE_S
 from corral.kinds.nodeset.calls import Drain, Forget, Undrain
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.spec import NodeSet
@@ -173,6 +174,23 @@ async def test_while_slurm_is_away_workers_are_made_and_healed_and_none_is_remov
         world.slurm.set_up(True)
         await world.settled()
         assert len(world.pods()) == 1
+
+
+async def test_one_whose_kubelet_is_away_does_not_make_all_else_late() -> None:
+    async with a_world(1) as world:
+        world.slurm.mute.add("gpu-0")
+        world.server.remove(Pod, "gpu-0", "lab", grace_s=GRACE_S)
+        await asyncio.sleep(150)
+        in_time = []
+        for replicas in range(2, 8):
+            world.scale(replicas)
+            await asyncio.sleep(2)
+            in_time.append(len(world.pods()) == replicas)
+            await asyncio.sleep(10)
+        assert sum(in_time) >= 5, in_time
+        world.slurm.mute.clear()
+        await world.settled()
+        assert world.condition("Ready")["status"] == "True"
 
 
 async def test_deletion_drains_waits_and_ends() -> None:
