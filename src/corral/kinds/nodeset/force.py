@@ -53,7 +53,8 @@ def limit(snapshot: Snapshot) -> timedelta | None:
 
 def warned(snapshot: Snapshot, outcome: Outcome) -> dict[str, Warned]:
     """What people know after a pass, by uid of the pod. What they were told is void once nobody asks for force."""
-    if limit(snapshot) is None or snapshot.object.spec.suspend:
+    is_held = snapshot.object.spec.suspend and snapshot.object.metadata.deletion_timestamp is None
+    if limit(snapshot) is None or is_held:
         return {}
     new = warned_by(outcome.results, snapshot.now)
     if not new and not snapshot.warned:

@@ -113,6 +113,9 @@ def test_what_was_said_is_void_once_people_take_their_word_back() -> None:
     assert deleted(plan(limited(off, 60))) == []
     suspended = replace(known, object=replace(known.object, spec=replace(known.object.spec, suspend=True)))
     assert after(suspended).warned == {}
+    meta = replace(known.object.metadata, deletion_timestamp=NOW)
+    both = replace(suspended, object=replace(suspended.object, metadata=meta))  # the deletion is the later wish
+    assert set(after(both).warned) == {"uid-gpu-0"}
 
 
 def test_one_whose_second_warning_is_late_is_given_a_moment_more() -> None:
