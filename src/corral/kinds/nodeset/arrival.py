@@ -10,7 +10,7 @@ that is just being told to register: slurmctld has read its files anew, and so d
 cannot be told does not answer. When the present slurmd was started, kubelet tells (see `started`).
 
 A slurmctld that is killed loses its last seconds, and with them who has just registered: what it has on record then is
-an earlier life, at an address where nobody is. No slurmd registers again by itself.
+an earlier life, without a start, at an address where nobody is. No slurmd registers again by itself.
 
 The pod of a worker whose record has vanished says since when (`shown.MISSING`). Its slurmd runs, and may be told to
 register anew at any moment, by the Controller or by a person: it has its time from then on.
@@ -51,11 +51,14 @@ def is_about_to_register(body: Body, record: Node | None, since: datetime) -> bo
 
 
 def is_missed(body: Body, record: Node | None) -> bool:
-    """Whether slurmctld looks for it where an earlier life was. (It may still register, see `is_about_to_register`.)"""
-    if record is None or record.registered_at is None or body.begun is None or not body.is_ready:
+    """Whether slurmctld has given it up, and knows only an earlier life of it: then it looks for it elsewhere.
+
+    One that it asks answers within seconds. (It may still register by itself, in its time.)
+    """
+    if record is None or record.state.base is not Base.DOWN or not record.state.flags.isdisjoint(POWERED):
         return False
-    is_missed = record.state.base is Base.DOWN or Flag.NOT_RESPONDING in record.state.flags
-    return is_missed and record.state.flags.isdisjoint(POWERED) and record.registered_at < body.begun
+    is_of_another = record.registered_at is None or (body.begun is not None and record.registered_at < body.begun)
+    return body.is_ready and is_of_another
 
 
 def is_being_told(record: Node) -> bool:

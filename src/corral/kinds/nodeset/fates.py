@@ -16,7 +16,7 @@ import msgspec
 
 from corral.engine import Plan
 from corral.kinds.controller.spec import Controller
-from corral.kinds.nodeset.arrival import REGISTERED_WITHIN_S
+from corral.kinds.nodeset.arrival import REGISTERED_WITHIN_S, settled_since
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.leaving import farewell_order, without
 from corral.kinds.nodeset.pins import unpinned
@@ -24,7 +24,8 @@ from corral.kinds.nodeset.places import Asked, asked_for, is_of_other_mode
 from corral.kinds.nodeset.registering import registered_wrong
 from corral.kinds.nodeset.revision import is_outdated, revision_of, version_step
 from corral.kinds.nodeset.rollout import Rollout, limits, outdated, rollout
-from corral.kinds.nodeset.snapshot import Snapshot
+from corral.kinds.nodeset.snapshot import Snapshot, recent
+from corral.kinds.nodeset.started import LONG_AGO
 from corral.kinds.nodeset.workers import Worker
 
 FREED = (Facts.FREE, Facts.DRAINED)  # without a job, as far as Slurm knows
@@ -98,5 +99,8 @@ def _lost(snapshot: Snapshot, staying: Sequence[Worker]) -> list[Worker]:
     absent = [worker for worker in staying if worker.facts is Facts.UNREGISTERED and worker.is_ready]
     gone = [worker for worker in absent if worker.missing_since is not None]
     until = snapshot.now - timedelta(seconds=REGISTERED_WITHIN_S + TOLD_ANEW_S * len(gone))
-    missed = [one for one in staying if one.is_missed and not (one.arrives or one.is_somebodys) and one.said in FREED]
+    view = recent(snapshot)
+    settled = settled_since(snapshot.now, view.since) if view is not None else LONG_AGO
+    missed = [one for one in staying if one.is_missed and one.said in FREED and not one.is_somebodys]
+    missed = [one for one in missed if one.body.begun is not None and one.body.begun <= settled]
     return [*(one for one in absent if one.missing_since is None or one.missing_since <= until), *missed]

@@ -3,7 +3,10 @@
 Seen on real Slurm, in chaos: the pod is ready, its record is DOWN for ever, at an address where nobody is.
 """
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
@@ -13,15 +16,19 @@ from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains
 DOWN = "DOWN+NOT_RESPONDING+DYNAMIC_NORM"
 
 
-def missed(state: str = DOWN, *, reason: str = "", runs_s: float = 600, earlier_s: float = 60) -> AWorker:
-    jobs = (7,) if state.startswith("MIXED") else ()
-    return a_worker(0, state=state, reason=reason, runs_s=runs_s, earlier_s=earlier_s, jobs=jobs)
+def missed(state: str = DOWN, *, knows_start: bool = False, **more: Any) -> AWorker:
+    """A slurmctld that was started knows when a slurmd was only after that one has registered."""
+    worker = a_worker(0, **{"state": state, "runs_s": 600, "earlier_s": 60, **more})
+    assert worker.node is not None
+    return worker if knows_start else replace(worker, node=replace(worker.node, registered_at=None))
 
 
-def test_a_ready_pod_of_whom_slurm_knows_only_an_earlier_life_is_made_again() -> None:
-    first = plan(a_snapshot(missed(), a_worker(1), replicas=2))
+@pytest.mark.parametrize("knows_start", [True, False])
+def test_a_ready_pod_of_whom_slurm_knows_only_an_earlier_life_is_made_again(knows_start: bool) -> None:
+    first = plan(a_snapshot(missed(knows_start=knows_start), a_worker(1), replicas=2))
     assert (drains(first), deleted(first)) == (["gpu-0"], [])
-    then = plan(a_snapshot(missed(f"{DOWN}+DRAIN", reason=OURS), a_worker(1), replicas=2))
+    drained = missed(f"{DOWN}+DRAIN", reason=OURS, knows_start=knows_start)
+    then = plan(a_snapshot(drained, a_worker(1), replicas=2))
     assert (calls(then), deleted(then)) == ([Forget(node="gpu-0")], ["gpu-0"])
 
 
@@ -29,16 +36,21 @@ def test_a_ready_pod_of_whom_slurm_knows_only_an_earlier_life_is_made_again() ->
     "present",
     [
         missed(runs_s=30),
-        missed("IDLE+DYNAMIC_NORM"),
-        missed(earlier_s=0),
-        missed("MIXED+NOT_RESPONDING"),
-        missed("DOWN+NOT_RESPONDING", reason="bad DIMM"),
-        missed("IDLE+NOT_RESPONDING+POWERED_DOWN"),
+        missed("IDLE+NOT_RESPONDING+DYNAMIC_NORM"),
+        missed(knows_start=True, earlier_s=0),
+        missed("MIXED+NOT_RESPONDING", jobs=(7,)),
+        missed(reason="bad DIMM"),
+        missed("DOWN+NOT_RESPONDING+POWERED_DOWN"),
     ],
-    ids=["may register yet", "answers", "its own record", "holds a job", "is somebody's", "powered down"],
+    ids=["may register yet", "not given up yet", "its own record", "holds a job", "is somebody's", "powered down"],
 )
 def test_others_that_are_down_or_of_an_earlier_life_keep_their_pods(present: AWorker) -> None:
     decided = plan(a_snapshot(present, a_worker(1), replicas=2))
+    assert (drains(decided), deleted(decided)) == ([], [])
+
+
+def test_while_slurm_has_only_just_answered_again_nobody_is_made_again() -> None:
+    decided = plan(a_snapshot(missed(), a_worker(1), replicas=2, answers_s=30))
     assert (drains(decided), deleted(decided)) == ([], [])
 
 
