@@ -77,6 +77,11 @@ class Kubelets:
             self.processes[uid] = Process(due_s=self._server.now_s() + self._chance.uniform(0.2, 3.0))
         return self.processes[uid]
 
+    def has_jobs(self, pod: Json) -> bool:
+        process, now_s = self.processes.get(pod["metadata"]["uid"]), self._server.now_s()
+        jobs = process.slurmd.jobs if process is not None and process.slurmd is not None else {}
+        return any(ends_s > now_s for ends_s in jobs.values())
+
     def crash(self, pod: Json, *, again_after_s: float = 0.0) -> None:
         """slurmd dies, and its container is started again; after a while, if it is not the first time."""
         process = self._staying(pod)
@@ -142,7 +147,7 @@ class Kubelets:
             if not process.heard:
                 process.heard = True
                 process.waits_until_s = now_s + pod["metadata"]["deletionGracePeriodSeconds"]
-            if not self._waits_for_jobs(process, now_s):
+            if now_s >= process.waits_until_s or not self.has_jobs(pod):
                 self._end(pod, process, now_s, connected=connected)
                 return
         if pod["status"]["phase"] in ("Failed", "Succeeded"):
@@ -189,10 +194,6 @@ class Kubelets:
             self.set_status(pod, news.phase, ready=False, state=news.state, was=news.was)
         elif not process.news and process.slurmd is not None and now_s >= process.ready_s and not is_ready(pod):
             self.set_status(pod, "Running", ready=True, state=pod["status"]["containerStatuses"][0]["state"])
-
-    def _waits_for_jobs(self, process: Process, now_s: float) -> bool:
-        jobs = process.slurmd.jobs if process.slurmd is not None and process.slurmd.alive else {}
-        return now_s < process.waits_until_s and any(at > now_s for at in jobs.values())
 
     def _end(self, pod: Json, process: Process, now_s: float, *, connected: bool) -> None:
         if now_s < process.ends_s:
