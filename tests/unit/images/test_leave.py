@@ -85,7 +85,7 @@ def test_one_that_slurmctld_has_forgotten_goes_and_no_list_of_jobs_is_asked_for(
 @pytest.mark.parametrize("silent", ["scontrol", "squeue"])
 def test_a_slurmctld_that_does_not_answer_is_waited_for(tmp_path: Path, silent: str) -> None:
     answer = ANSWERS[silent][0]
-    left = Left(tmp_path, **{silent: ("-", "- unable to contact slurm controller", "-", answer)})  # type: ignore[arg-type]
+    left = Left(tmp_path, **{silent: ("-", "- unable to contact slurm controller", "-", answer)})
     assert (left.asked(silent), left.asked("sleep")) == (4, 3)
 
 

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from corral.kinds import names
-from corral.kinds.controller.spec import ControllerSpec, External
+from corral.kinds.controller.spec import ControllerSpec
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.nodeset.workers import Place
-from corral.kinds.parts import PodTemplate
+from corral.kinds.parts import External, PodTemplate
 from corral.kube.models.core_v1 import Pod
 from tests.unit.kinds.nodeset.builders import a_controller, a_nodeset
 
