@@ -1,5 +1,6 @@
 """Every law of the simulator, broken on purpose: it must be found out, and told in few lines."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -28,7 +29,7 @@ from corral.slurm.tokens import Hs256, Tokens
 from corral.slurm.transport import Endpoint
 from tests.sim.forcing import WARNING
 from tests.sim.seeds import TRACE_LINES, failure_of, shrunk
-from tests.sim.service import HEARD_OF_WITHIN_S, ROLLOUT
+from tests.sim.service import HEARD_OF_WITHIN_S, ROLLOUT, breach_of
 from tests.sim.witness import Decide, Witness
 from tests.sim.world import NAMESPACE, LawBroken, World
 
@@ -278,6 +279,35 @@ async def test_workers_that_go_though_no_plan_sees_that_others_of_them_are_missi
     assert found == [
         f"operator-0 drains gpu-1 ({ROLLOUT}NodeSet lab/gpu): 1 are left in service, and 2 must be",
     ]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_one_that_a_rollout_takes_from_a_cordoned_machine_counts_though_its_drain_says_the_cordon() -> None:
+    seen = list[Snapshot]()
+
+    def decide(snapshot: Snapshot) -> Plan:
+        seen.append(snapshot)
+        return plan(snapshot)
+
+    world = World(304, decide=decide)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled(quiet_s=HEARD_OF_WITHIN_S)
+        on = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.pods()}
+        machine, other = on["gpu-2"], next(name for name in on if on[name] != on["gpu-2"])
+        world.change("gpu", extraConf="Weight=9")
+        world.kubernetes.cordon(machine, on=True)
+        while not world.slurm.nodes["gpu-2"].drain:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.01)
+        assert world.slurm.nodes["gpu-2"].reason == f"corral: Kubernetes node {machine} is cordoned"
+        async with in_the_name_of(world, world.operators[0].connection.client) as slurm:
+            await slurm.drain(other, f"{ROLLOUT}NodeSet lab/gpu")
+    before = next(one for one in seen if outdated(one))
+    one_more = [worker for worker in before.live if worker.name == other]
+    assert breach_of(before, plan(before)) == ""
+    assert "are left in service, and 2" in breach_of(before, plan(before) + drains_for_a_rollout(before, one_more))
+    found = [said for said in world.broken if "in service" in said]
+    assert found == [f"operator-0 drains {other} ({ROLLOUT}NodeSet lab/gpu): 1 are left in service, and 2 must be"]
 
 
 @asynccontextmanager
