@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from corral.engine import Action, Apply, Barrier, Controller, Key, Patch, Reader, target
+from corral.engine import Action, Apply, Barrier, Controller, Create, Key, Patch, Reader, target
 from corral.engine.children import NORMALISED, children
 from corral.engine.send import send_status
 from corral.kube.client import Client
@@ -154,6 +154,20 @@ async def test_what_was_made_though_the_answer_was_lost_is_marked(world: World) 
 
     assert states(outcome) == ["done"]
     assert await decided(world, wish(k="V")) == ()
+
+
+async def test_what_is_made_once_and_is_there_already_is_not_applied_over(world: World) -> None:
+    """By an earlier pass that was not answered, or that the cache does not show: as it would be if this one made it."""
+    world.client = Client(Lowering(world.server.connect("us")))
+    (apply,) = await decided(world, wish(k="V"))
+    assert isinstance(apply, Apply)
+    create = Create(object=apply.object, reason="", message="")
+    outcomes = [await world.act(create), await world.act(create)]
+
+    there = await world.a_map("one")
+    assert [states(outcome) for outcome in outcomes] == [["done"], ["done"]]
+    assert NORMALISED not in there.metadata.annotations
+    assert world.journal.versions == [there.metadata.resource_version] * 2
 
 
 @pytest.mark.parametrize("lost", [1, 2])

@@ -66,10 +66,11 @@ def of_action(action: Action) -> str:
 
 
 def of_call(call: msgspec.Struct) -> str:
-    return f"{type(call).__name__} {about(call)}{_more(msgspec.to_builtins(call))}"
+    return f"{type(call).__name__} {about(call) or getattr(call, 'pod', '')}{_more(msgspec.to_builtins(call))}"
 
 
 def about(call: msgspec.Struct) -> str:
+    """What of Slurm's."""
     return str(getattr(call, "node", "") or getattr(call, "reservation", ""))
 
 

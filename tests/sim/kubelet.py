@@ -3,9 +3,10 @@
 A container starts, slurmd-run in it waits for what slurmd is to say (`slurm.corral.dev/node-conf`) and for slurmctld,
 slurmd starts, registers with the model of Slurm, and is ready. The API hears of each some time after it; of a deletion
 the kubelet hears some time after it, until when a slurmd may still be started and register. Then the pod's own last act
-(`slurmd-leave`) waits for its jobs, for as long as its grace lasts, and the pod ends. It also ends when its container
-crashes (and is started again, at once or after a while), when its sandbox is lost, or when it fails; then its jobs end
-too, and the model is told by whom.
+(`slurmd-leave`) waits for its jobs, for as long as its grace lasted at that moment, and the pod ends. A shorter one
+that comes later is not heeded (kubernetes#83916): such a wait is ended from within. The pod also ends when its
+container crashes (and is started again, at once or after a while), when its sandbox is lost, or when it fails; then its
+jobs end too, and the model is told by whom.
 
 A kubelet that is cut off tells and hears nothing; its containers run on, and speak to slurmctld.
 """
@@ -16,7 +17,6 @@ from random import Random
 from typing import Any
 
 from corral.kinds import names
-from corral.kinds.nodeset.body import SHORT_GRACE_S
 from corral.kube.models.core_v1 import Pod
 from corral.testing.apiserver import FakeApiServer
 from tests.sim.records import Slurmd
@@ -59,6 +59,7 @@ class Process:
     deleted_by: str = ""
     hears_s: float = 0.0
     heard: bool = False
+    waits_until_s: float = 0.0  # for its jobs, at most
     ends_s: float = 0.0
 
 
@@ -75,6 +76,11 @@ class Kubelets:
         if uid not in self.processes:
             self.processes[uid] = Process(due_s=self._server.now_s() + self._chance.uniform(0.2, 3.0))
         return self.processes[uid]
+
+    def has_jobs(self, pod: Json) -> bool:
+        process, now_s = self.processes.get(pod["metadata"]["uid"]), self._server.now_s()
+        jobs = process.slurmd.jobs if process is not None and process.slurmd is not None else {}
+        return any(ends_s > now_s for ends_s in jobs.values())
 
     def crash(self, pod: Json, *, again_after_s: float = 0.0) -> None:
         """slurmd dies, and its container is started again; after a while, if it is not the first time."""
@@ -111,6 +117,11 @@ class Kubelets:
             process.slurmd.started_s = now_s
             process.registered, process.registers_s = False, now_s + self._chance.uniform(0.3, 2.0)
 
+    def end_wait(self, process: Process, by: str) -> None:
+        """By `slurmd-leave now` in the pod; one that does not wait yet is not impressed."""
+        if process.heard:
+            process.waits_until_s, process.deleted_by = self._server.now_s(), by
+
     def _staying(self, pod: Json) -> Process | None:
         """Not one whose pod is being deleted: a start in that very time is not ruled out, says docs/nodesets.md."""
         return None if "deletionTimestamp" in pod["metadata"] else self.processes.get(pod["metadata"]["uid"])
@@ -133,8 +144,10 @@ class Kubelets:
     def look_after(self, pod: Json, *, connected: bool) -> None:
         now_s, process = self._server.now_s(), self.process(pod["metadata"]["uid"])
         if "deletionTimestamp" in pod["metadata"] and (process.heard or (connected and now_s >= process.hears_s)):
-            process.heard = True
-            if not self._waits_for_jobs(pod, process, now_s):
+            if not process.heard:
+                process.heard = True
+                process.waits_until_s = now_s + pod["metadata"]["deletionGracePeriodSeconds"]
+            if now_s >= process.waits_until_s or not self.has_jobs(pod):
                 self._end(pod, process, now_s, connected=connected)
                 return
         if pod["status"]["phase"] in ("Failed", "Succeeded"):
@@ -181,10 +194,6 @@ class Kubelets:
             self.set_status(pod, news.phase, ready=False, state=news.state, was=news.was)
         elif not process.news and process.slurmd is not None and now_s >= process.ready_s and not is_ready(pod):
             self.set_status(pod, "Running", ready=True, state=pod["status"]["containerStatuses"][0]["state"])
-
-    def _waits_for_jobs(self, pod: Json, process: Process, now_s: float) -> bool:
-        jobs = process.slurmd.jobs if process.slurmd is not None and process.slurmd.alive else {}
-        return pod["metadata"]["deletionGracePeriodSeconds"] > SHORT_GRACE_S and any(at > now_s for at in jobs.values())
 
     def _end(self, pod: Json, process: Process, now_s: float, *, connected: bool) -> None:
         if now_s < process.ends_s:

@@ -83,7 +83,7 @@ class Kubernetes:
         self.kubelets = Kubelets(server, slurm, chance)
         self._taints = TaintManager(server.all_of, self._delete_for_taints)
         self._disruption = Disruption(server)
-        self.on_removal: Callable[[Json, str, Process | None], None] = lambda *_: None
+        self.on_removal: Callable[[Json, str, Process | None], None] = lambda *_: None  # or on one that is hurried
         server.extend(
             Pod,
             grace=lambda pod, asked: pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked,
@@ -256,8 +256,15 @@ class Kubernetes:
             by = self._server.acting
             process = self.kubelets.hears(uid, by) if before["spec"].get("nodeName") else None
             self.on_removal(before, by, process)
+        elif was_going and after is not None and grace_s(after) < grace_s(before):
+            self.on_removal(before, self._server.acting, self.kubelets.processes.get(uid))
         if after is None:
             self.kubelets.is_gone(uid)
+
+
+def grace_s(pod: Json) -> int:
+    """That it was deleted with."""
+    return int(pod["metadata"]["deletionGracePeriodSeconds"])
 
 
 def name_of(pod: Json) -> str:

@@ -24,8 +24,9 @@ from corral.testing.apiserver.builtin import TOLERATED_S
 from tests.sim.conftest import quiet
 from tests.sim.keeping import breach_at_rest, claims_at_rest
 from tests.sim.kubelet import Json, is_ready
+from tests.sim.rare import RARE
 from tests.sim.slurmrestd import CALM, ROUGH_REST
-from tests.sim.troubles import RARE, TROUBLES, Trouble
+from tests.sim.troubles import TROUBLES, Trouble
 from tests.sim.whose import is_foreign
 from tests.sim.wishes import wishes
 from tests.sim.witness import Decide

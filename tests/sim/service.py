@@ -12,17 +12,23 @@ of it at the latest. Whom somebody else has drained a plan counts as there, also
 happened; and so does the truth, for as long after it was given back as it takes to hear of that. Scale-in, the
 machines below and pods that people delete are no such replacement. In an open window all go at once as soon as one has
 come up as it is asked for now.
+
+Why one is drained its words say, unless they are those of people about its Kubernetes node, which come first: then it
+is as the fates of that snapshot have it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from corral.engine import Outside, Plan
 from corral.kinds import names
 from corral.kinds.nodeset.calls import REASON_PREFIX, Drain
+from corral.kinds.nodeset.fates import fates_of
+from corral.kinds.nodeset.rollout import BadUpdate
 from corral.kinds.nodeset.snapshot import Snapshot
 from corral.kinds.nodeset.spec import NodeSetSpec
 from corral.kinds.nodeset.workers import Worker
+from corral.kinds.overrides import BadOverride
 from corral.kube.models.core_v1 import Node, Pod
 from corral.slurm.states import Base, Flag
 from tests.sim.kubelet import Json, is_ready
@@ -32,6 +38,7 @@ from tests.sim.whose import is_foreign
 
 ROLLOUT, WRONG, SCALE_IN = (f"{REASON_PREFIX}{why} of " for why in ("rollout", "wrong registration", "scale-in"))
 REPLACED: Final = (ROLLOUT, WRONG)
+GOES: Final = (*REPLACED, SCALE_IN)
 OUT: Final = frozenset({Flag.DRAIN, Flag.FAIL, Flag.INVALID_REG})
 HEARD_OF_WITHIN_S = 80.0  # a silent watch is noticed after 75 s
 
@@ -58,10 +65,10 @@ class Service:
     def drains(self, client: str, node: str, reason: str, seen: Snapshot) -> None:
         """An operator is about to; `seen`: what it has decided by."""
         here = self._here(self._server.all_of(Pod))
-        revision = self._served.get(node, "")
-        if reason.startswith((*REPLACED, SCALE_IN)):
+        revision, why = self._served.get(node, ""), whys_of(seen, {node: reason})[node]
+        if why in GOES:
             self._served.pop(node, None)
-        if node not in here or not reason.startswith(REPLACED):
+        if node not in here or why not in REPLACED:
             return
         self._taken.add(node)
         if self._server.now_s() - self._since_s[node] < HEARD_OF_WITHIN_S:
@@ -69,7 +76,7 @@ class Service:
         nodeset = seen.object.metadata.name
         by_others = (self._served.keys() - self._taken) | self._had_by_others()
         left = [name for name in (here - {node}) | by_others if names.is_worker_of(nodeset, name)]
-        least = least_of(seen, reason)
+        least = least_of(seen, why)
         if len(left) < least and not self._all_at_once(seen, revision):
             self._broken(f"{client} drains {node} ({reason}): {len(left)} are left in service, and {least} must be")
 
@@ -100,15 +107,29 @@ class Service:
 def breach_of(snapshot: Snapshot, plan: Plan) -> str:
     """Of the law, by a plan and as far as that can know; empty: none."""
     drains = [action.call for action in plan.actions if isinstance(action, Outside) and isinstance(action.call, Drain)]
+    whys = whys_of(snapshot, {one.node: one.reason for one in drains})
     there = [worker for worker in snapshot.live if is_there(worker)]
-    replaced = [one for one in drains if one.reason.startswith(REPLACED)]
     known = {worker.name for worker in there}
-    taken = sorted(known & {one.node for one in replaced})
-    left = known - {one.node for one in drains if one.reason.startswith((*REPLACED, SCALE_IN))}
-    least = min((least_of(snapshot, one.reason) for one in replaced), default=0)
+    taken = sorted(name for name in known if whys.get(name) in REPLACED)
+    left = {name for name in known if whys.get(name) not in GOES}
+    least = min((least_of(snapshot, why) for why in whys.values() if why in REPLACED), default=0)
     if not taken or len(left) >= least or (is_open(snapshot) and is_proven(there, taken)):
         return ""
     return f"a plan takes {taken}: {sorted(left)} are left in service, and {least} must be"
+
+
+def whys_of(snapshot: Snapshot, drains: Mapping[str, str]) -> dict[str, str]:
+    """By node, from the reason of its drain: one of GOES, or nothing."""
+    said = {node: next((why for why in GOES if reason.startswith(why)), "") for node, reason in drains.items()}
+    if all(said.values()) or snapshot.controller is None or snapshot.object.metadata.deletion_timestamp is not None:
+        return said
+    try:
+        fates = fates_of(snapshot, snapshot.controller)
+    except (BadOverride, BadUpdate):
+        return said
+    gone = ((fates.leaving, SCALE_IN), (fates.rolling.replaced, ROLLOUT), (fates.wrong, WRONG))
+    fated = {worker.name: why for workers, why in gone for worker in workers}
+    return {node: why or fated.get(node, "") for node, why in said.items()}
 
 
 def is_there(worker: Worker) -> bool:
@@ -129,12 +150,12 @@ def is_open(snapshot: Snapshot) -> bool:
     return window is not None and window.is_open(snapshot.now)
 
 
-def least_of(snapshot: Snapshot, reason: str) -> int:
+def least_of(snapshot: Snapshot, why: str) -> int:
     """How many must be left in service."""
     spec = snapshot.object.spec
     count = places_of(snapshot) if spec.is_per_machine else spec.replicas
     most = most_of(spec, count)
-    return count - (max(1, most) if reason.startswith(WRONG) else most)
+    return count - (max(1, most) if why == WRONG else most)
 
 
 def most_of(spec: NodeSetSpec, count: int) -> int:

@@ -272,6 +272,9 @@ class Slurmctld:
                 present.drain, present.fail, present.down = record.drain, record.fail, record.down
                 present.reason, present.reason_by = record.reason, record.reason_by
                 present.invalid = record.invalid
+        for name, record in nodes.items():  # who has registered since then is looked for where an earlier life was
+            present = self.nodes[name]
+            present.slurmd, present.features, present.cpus = record.slurmd, record.features, record.cpus
         for name in [n for n, r in self.nodes.items() if n not in nodes and not self._holders(n) and not r.revived]:
             del self.nodes[name]
         for job in self.jobs.values():

@@ -1,5 +1,6 @@
 """Every law of the simulator, broken on purpose: it must be found out, and told in few lines."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,9 +12,10 @@ from corral.engine.actions import Action, Apply, Patch
 from corral.engine.clock import virtual_clock
 from corral.engine.reconciler import Result
 from corral.kinds.nodeset import force
-from corral.kinds.nodeset.calls import Drain, Forget, Undrain
+from corral.kinds.nodeset.calls import Drain, End, Forget, Undrain
 from corral.kinds.nodeset.facts import Facts
 from corral.kinds.nodeset.fates import fates_of
+from corral.kinds.nodeset.looks import end_wait
 from corral.kinds.nodeset.plan import plan
 from corral.kinds.nodeset.removal import drained
 from corral.kinds.nodeset.snapshot import Snapshot
@@ -27,7 +29,7 @@ from corral.slurm.tokens import Hs256, Tokens
 from corral.slurm.transport import Endpoint
 from tests.sim.forcing import WARNING
 from tests.sim.seeds import TRACE_LINES, failure_of, shrunk
-from tests.sim.service import HEARD_OF_WITHIN_S, ROLLOUT
+from tests.sim.service import HEARD_OF_WITHIN_S, ROLLOUT, breach_of
 from tests.sim.witness import Decide, Witness
 from tests.sim.world import NAMESPACE, LawBroken, World
 
@@ -76,10 +78,7 @@ def lets_taints_drive_out(_snapshot: Snapshot, action: Action) -> Sequence[Actio
 
 def forgets_what_is_somebodys(snapshot: Snapshot) -> Plan:
     theirs = [worker.name for worker in snapshot.workers if worker.node is not None and worker.is_somebodys]
-    calls = [Forget(node=name, spares_others=False) for name in theirs]
-    return plan(snapshot) + Plan(
-        actions=tuple(Outside(system="Slurm", subject=c.node, call=c, reason="Sabotage", message="") for c in calls)
-    )
+    return plan(snapshot) + outside(*(Forget(node=name, spares_others=False) for name in theirs))
 
 
 def rolls_all_at_once(snapshot: Snapshot) -> Plan:
@@ -141,10 +140,7 @@ def forced(snapshot: Snapshot, workers: Sequence[Worker]) -> Plan:
 
 def gives_back_too_early(snapshot: Snapshot) -> Plan:
     arriving = [worker for worker in snapshot.live if worker.has_our_drain and worker.arrives]
-    calls = [Undrain(node=worker.name) for worker in arriving]
-    return plan(snapshot) + Plan(
-        actions=tuple(Outside(system="Slurm", subject=c.node, call=c, reason="Sabotage", message="") for c in calls)
-    )
+    return plan(snapshot) + outside(*(Undrain(node=worker.name) for worker in arriving))
 
 
 def takes_volumes_along(snapshot: Snapshot) -> Plan:
@@ -189,6 +185,29 @@ def lets_go_at_once(snapshot: Snapshot) -> Plan:
     )
 
 
+def ends_waits_unasked(snapshot: Snapshot) -> Plan:
+    waiting = [worker for worker in snapshot.workers if worker.body.waits_since is not None and worker.jobs]
+    return plan(snapshot) + outside(*(End(pod=worker.name) for worker in waiting))
+
+
+def stumbles(snapshot: Snapshot) -> Plan:
+    if any(worker.body.is_leaving for worker in snapshot.workers):
+        raise ZeroDivisionError
+    return plan(snapshot)
+
+
+def asks_for_what_nobody_does(snapshot: Snapshot) -> Plan:
+    return plan(snapshot) + outside(Unheard(node="gpu-0"))
+
+
+class Unheard(msgspec.Struct, frozen=True):
+    node: str
+
+
+def outside(*calls: msgspec.Struct) -> Plan:
+    return Plan(actions=tuple(Outside(system="", subject="", call=c, reason="Sabotage", message="") for c in calls))
+
+
 def never_ends(snapshot: Snapshot) -> Plan:
     """Makes no worker again, whatever happened to it."""
     return plan(snapshot) if snapshot.pods == () else Plan()
@@ -207,6 +226,9 @@ def never_ends(snapshot: Snapshot) -> Plan:
         pytest.param(forces_at_once, "it has had its drain for", id="forces at once"),
         pytest.param(forces_unasked, "nobody asked for force", id="forces unasked"),
         pytest.param(forces_without_a_word, "no warning has named", id="forces without a word"),
+        pytest.param(ends_waits_unasked, "ends the wait of pod", id="ends waits unasked"),
+        pytest.param(stumbles, "has a bug: ZeroDivisionError()", id="stumbles"),
+        pytest.param(asks_for_what_nobody_does, "a NodeSet cannot Unheard", id="asks for what nobody does"),
         pytest.param(gives_back_too_early, "has not registered", id="gives back too early"),
         pytest.param(takes_volumes_along, "before its pod is gone", id="takes volumes along"),
         pytest.param(takes_volumes_along, "which is to be kept", id="takes volumes that are to be kept"),
@@ -236,7 +258,7 @@ def test_what_fails_is_told_with_few_steps_and_few_lines() -> None:
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_pod_that_no_plan_deletes_and_a_drain_that_no_plan_lists_are_found_out() -> None:
+async def test_a_pod_that_no_plan_deletes_and_a_drain_or_the_end_of_a_wait_that_none_lists_are_found_out() -> None:
     """By a second hand in the operator's own name."""
     world = World(301)
     world.make("gpu", replicas=2)
@@ -249,10 +271,12 @@ async def test_a_pod_that_no_plan_deletes_and_a_drain_that_no_plan_lists_are_fou
         await client.delete(Pod, pod["metadata"]["name"], NAMESPACE, precondition=Precondition(uid=uid))
         async with in_the_name_of(world, name) as slurm:
             await slurm.drain("gpu-1", "corral: whatever")
+        await end_wait(world.shell.connect(name), NAMESPACE, "gpu-1")
         with pytest.raises(LawBroken) as broken:
             world.check()
     assert f"lists: delete pods/gpu-0 {uid}" in str(broken.value)
     assert "lists: Drain gpu-1 corral: whatever" in str(broken.value)
+    assert "lists: End gpu-1" in str(broken.value)
 
 
 @pytest.mark.looptime(noop_cycles=0)
@@ -269,6 +293,35 @@ async def test_workers_that_go_though_no_plan_sees_that_others_of_them_are_missi
     assert found == [
         f"operator-0 drains gpu-1 ({ROLLOUT}NodeSet lab/gpu): 1 are left in service, and 2 must be",
     ]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_one_that_a_rollout_takes_from_a_cordoned_machine_counts_though_its_drain_says_the_cordon() -> None:
+    seen = list[Snapshot]()
+
+    def decide(snapshot: Snapshot) -> Plan:
+        seen.append(snapshot)
+        return plan(snapshot)
+
+    world = World(304, decide=decide)
+    world.make("gpu", replicas=3)
+    async with world.running():
+        await world.settled(quiet_s=HEARD_OF_WITHIN_S)
+        on = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.pods()}
+        machine, other = on["gpu-2"], next(name for name in on if on[name] != on["gpu-2"])
+        world.change("gpu", extraConf="Weight=9")
+        world.kubernetes.cordon(machine, on=True)
+        while not world.slurm.nodes["gpu-2"].drain:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.01)
+        assert world.slurm.nodes["gpu-2"].reason == f"corral: Kubernetes node {machine} is cordoned"
+        async with in_the_name_of(world, world.operators[0].connection.client) as slurm:
+            await slurm.drain(other, f"{ROLLOUT}NodeSet lab/gpu")
+    before = next(one for one in seen if outdated(one))
+    one_more = [worker for worker in before.live if worker.name == other]
+    assert breach_of(before, plan(before)) == ""
+    assert "are left in service, and 2" in breach_of(before, plan(before) + drains_for_a_rollout(before, one_more))
+    found = [said for said in world.broken if "in service" in said]
+    assert found == [f"operator-0 drains {other} ({ROLLOUT}NodeSet lab/gpu): 1 are left in service, and 2 must be"]
 
 
 @asynccontextmanager

@@ -383,3 +383,24 @@ async def test_a_set_that_is_deleted_waits_for_jobs_of_its_partition_and_names_t
         await world.settled()
         assert (world.nodeset("gpu"), world.slurm.cost) == (None, [])
         assert "gpu" not in world.slurm.partitions
+
+
+async def test_a_pod_that_somebody_deletes_waits_for_its_job_no_longer_than_people_chose_to() -> None:
+    """Kubelet heeds no shorter time then: the wait is ended from within, after a warning."""
+    world = World(18)
+    world.make("gpu", replicas=1, forceDrainAfterSeconds=60)
+    async with world.running():
+        await world.settled()
+        job = world.slurm.submit(1, 400.0)
+        await asyncio.sleep(5)
+        (pod,) = world.pods()
+        world.server.remove(Pod, "gpu-0", NAMESPACE)
+        await asyncio.sleep(55)
+        assert (world.names(), world.slurm.killed) == (["gpu-0"], [])
+        await asyncio.sleep(90)
+        world.check()
+        assert [killed[:2] for killed in world.slurm.killed] == [(job, "gpu-0")]
+        told = [one["reason"] for one in world.server.all_of(Event) if f"job: {job}" in one["note"]]
+        assert {"JobsToBeKilled", "JobsKilled"} <= set(told)
+        await world.settled()
+        assert [one["metadata"]["uid"] == pod["metadata"]["uid"] for one in world.pods()] == [False]

@@ -10,17 +10,16 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from corral.kinds.controller.spec import Controller
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
-from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, Json, is_ready
+from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, is_ready
 from tests.sim.records import ALL, Refused
 from tests.sim.slurmctld import POWERING_DOWN, POWERING_UP
 from tests.sim.taints import NO_EXECUTE
 from tests.sim.whose import is_foreign
-from tests.sim.wishes import FORCED_AFTER_S, wishes
-from tests.sim.world import NAMESPACE, SETS, World, a_cluster
+from tests.sim.wishes import wishes
+from tests.sim.world import NAMESPACE, SETS, World
 
 Trouble = Callable[[World, Random], None]
 
@@ -82,19 +81,6 @@ def delete_pod(world: World, luck: Random) -> None:
         world.server.remove(Pod, luck.choice(pods)["metadata"]["name"], NAMESPACE)
 
 
-def replace_controller(world: World, luck: Random) -> None:
-    """As `kubectl replace --force` does: for a while there is none, and jobs run on."""
-    if world.server.get(Controller, "slurm", NAMESPACE) is not None:
-        world.server.note("", "people delete the Controller")
-        world.server.remove(Controller, "slurm", NAMESPACE)
-        later(world, luck.uniform(0.5, 25), lambda: _make_controller(world))
-
-
-def _make_controller(world: World) -> None:
-    world.server.note("", "people make the Controller again")
-    world.server.add(a_cluster()[0])
-
-
 def mark_pod(world: World, luck: Random) -> None:
     if pods := world.pods():
         merge = {"metadata": {"annotations": {COST: luck.choice(("-5", "5", "x", None))}}}
@@ -126,51 +112,6 @@ def switch_mode(world: World, luck: Random) -> None:
     """From ordinals to one worker a machine, or back."""
     mode = luck.choice(("DaemonSet", "StatefulSet"))
     world.change(luck.choice(SETS), scalingMode=mode, update={"maxSurge": 0, "partition": 0})
-
-
-def reserve_ordinals(world: World, luck: Random) -> None:
-    """Those of some that are there, or of none any more."""
-    world.change(one_of(world, luck), reserveOrdinals=sorted(luck.sample(range(4), luck.randrange(3))))
-
-
-def pad_ordinals(world: World, luck: Random) -> None:
-    world.change(one_of(world, luck), ordinalPadding=luck.choice((0, 2, 3)))
-
-
-def pin(world: World, luck: Random) -> None:
-    world.change(one_of(world, luck), pinToNode=luck.random() < 0.7)
-
-
-def force(world: World, luck: Random) -> None:
-    """And soon fewer workers, or others, while there are jobs that outlast it."""
-    name, within_s = one_of(world, luck), luck.choice((*FORCED_AFTER_S, None))
-    world.change(name, forceDrainAfterSeconds=within_s)
-    submit_long(world, luck)
-    then: Json = luck.choice(({"replicas": 0}, {"replicas": 1}, {"extraConf": "Weight=9"}))
-    later(world, luck.uniform(1, 30), lambda: world.change(name, **then))
-
-
-def submit_long(world: World, luck: Random) -> None:
-    for _ in range(luck.randint(1, 4)):
-        world.slurm.submit(luck.choice((1, 1, 2)), luck.uniform(100, 300))
-
-
-def schedule_rollout(world: World, luck: Random) -> None:
-    """In a while, for which Slurm keeps the nodes free."""
-    start = world.server.now() + timedelta(seconds=luck.uniform(15, 60))
-    window = {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": "2m"}
-    update = {"strategy": "RollingUpdate", "paused": False, "window": window}
-    world.change(one_of(world, luck), extraConf=f"Weight={luck.randint(3, 8)}", update=update)
-
-
-def register_with_less(world: World, luck: Random) -> None:
-    """All slurmds of a set find fewer CPUs than they were made with, and say so."""
-    name = one_of(world, luck)
-    for pod in world.pods(name):
-        process = world.kubelets.processes.get(pod["metadata"]["uid"])
-        if process is not None and process.slurmd is not None and process.slurmd.cpus > 1:
-            process.slurmd.cpus -= 1
-            world.kubelets.register_anew(pod)
 
 
 def resize(world: World, luck: Random) -> None:
@@ -452,15 +393,4 @@ TROUBLES: Final[tuple[tuple[Trouble, int], ...]] = (
     (crash_loop, 2),
     (lose_sandbox, 2),
     (fail_pod, 2),
-)
-# In some seeds, once: drawn apart, so that all else of a seed stays what it was without it.
-RARE: Final[tuple[tuple[Trouble, float], ...]] = (
-    (replace_controller, 0.2),
-    (reserve_ordinals, 0.2),
-    (pad_ordinals, 0.2),
-    (pin, 0.2),
-    (force, 0.3),
-    (submit_long, 0.2),
-    (schedule_rollout, 0.3),
-    (register_with_less, 0.3),
 )

@@ -1,16 +1,17 @@
 """Around a NodeSet's controller: what its plans list, what it then does, and whether the two are the same."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
 import msgspec
 
-from corral.engine import EmitEvent, Outcome, Outside, Plan, summary_lines
+from corral.engine import EmitEvent, Outcome, Outside, OutsideFailed, Plan, summary_lines
 from corral.engine.controller import AnyController, Source, with_finalizer
 from corral.engine.store import Key
 from corral.kinds.nodeset.plan import plan
+from corral.kube.errors import KubeError
 from tests.sim.deeds import LOOKS_AT, about, listed, of_action
 from tests.sim.service import breach_of
 
@@ -42,7 +43,8 @@ class Witness:
         return getattr(self._inner, name)
 
     def plan(self, snapshot: Any, /) -> Plan:
-        decided: Plan = (self._decide or self._inner.plan)(snapshot)
+        with self._hears_of_bugs():
+            decided: Plan = (self._decide or self._inner.plan)(snapshot)
         anew = plan(msgspec.structs.replace(snapshot, before=None))
         if decided != anew and self._decide is None:
             self._broken(f"what was remembered changes a plan: {summary_lines(decided)}, anew: {summary_lines(anew)}")
@@ -55,14 +57,27 @@ class Witness:
         return decided
 
     async def observe(self, key: Any, read: Any) -> Any:
-        return await self._inner.observe(key, read)
+        with self._hears_of_bugs():
+            return await self._inner.observe(key, read)
 
     def report(self, snapshot: Any, outcome: Outcome, /) -> Any:
         self._was_done(snapshot.object.metadata.name, outcome)
         return self._inner.report(snapshot, outcome)
 
     async def perform(self, call: Any, snapshot: Any, /) -> None:
-        await self._inner.perform(call, snapshot)
+        with self._hears_of_bugs():
+            await self._inner.perform(call, snapshot)
+
+    @contextmanager
+    def _hears_of_bugs(self) -> Iterator[None]:
+        """The engine would try again for ever, and say that its log has the details."""
+        try:
+            yield
+        except (KubeError, OutsideFailed):
+            raise
+        except Exception as error:
+            self._broken(f"has a bug: {error!r}")
+            raise
 
     def does(self, deed: str) -> None:
         if not deed.startswith(LOOKS_AT) and not any(deed in words for _, words in self._listed.values()):

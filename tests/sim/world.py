@@ -3,9 +3,9 @@
 The engine, the NodeSet controller and the Slurm client are the real ones. The laws are checked at every step and raise
 `LawBroken` there and then, in the request that broke them:
 
-    jobs       an operator deletes no pod that holds a job or may be given one, unless by force, and nobody can evict
-               one, nor drive it out by a taint once it is seen on its machine; and whoever deletes one, no job ends
-               with it
+    jobs       an operator deletes no pod that holds a job or may be given one, nor ends its wait for them, unless by
+               force, and nobody can evict one, nor drive it out by a taint once it is seen on its machine; and whoever
+               deletes one, no job ends with it
     drains     an operator neither lifts nor overwrites nor forgets what somebody else has drained, set down or marked
                as failing, unless that happened after the look that it takes directly before; nor unless its NodeSet
                is deleted. One that slurmctld has lost, as the worker's pod has shown, is there again when the world has
@@ -18,6 +18,7 @@ The engine, the NodeSet controller and the Slurm client are the real ones. The l
     keeping    workers keep their ordinals, the machines that they are pinned to, and their volumes (see `keeping`)
     plans      an operator asks nobody for anything that its last plan of a NodeSet does not list, word for word, and
                leaves out nothing of it without a problem
+    bugs       nothing fails in a way that nobody has thought of
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from corral.engine import LeaseAddress, plan_object, summary_lines, virtual_cloc
 from corral.engine.controller import AnyController
 from corral.engine.store import Key
 from corral.kinds.controller.spec import Controller as SlurmController
+from corral.kinds.nodeset.calls import End
 from corral.kinds.nodeset.controller import controller
 from corral.kinds.nodeset.rest import RestClusters
 from corral.kinds.nodeset.shown import MISSING
@@ -52,7 +54,7 @@ from corral.testing.apiserver.kinds import Scale
 from corral.testing.apiserver.objects import Options
 from corral.testing.apiserver.storage import Change
 from corral.testing.operators import NotConverged, Operator, plans_for_all
-from tests.sim.deeds import of_request, of_slurm_request
+from tests.sim.deeds import of_call, of_request, of_slurm_request
 from tests.sim.delivery import Delivery
 from tests.sim.forcing import Forcing
 from tests.sim.keeping import Keeping
@@ -70,6 +72,7 @@ from tests.sim.witness import Decide, Witness, in_order
 NAMESPACE = "lab"
 SETS = ("gpu", "cpu")
 API = "slurm.corral.dev/v1alpha1"
+NODESETS = "nodesets.slurm.corral.dev"
 LEASE = LeaseAddress(NAMESPACE)
 OPERATOR, KUBECTL = "operator", "kubectl"
 LOOKED_EVERY_S = 5.0
@@ -122,6 +125,7 @@ class World:
         )
         self.kubelets = self.kubernetes.kubelets
         self.shell = WorkerShell(self.server, self.kubernetes)
+        self.shell.on_end = self._wait_is_ended
         self.delivery = Delivery(self.server, self.slurm, self.kubernetes.reconfigured, Random(f"{seed} delivery"))
         self.forcing = Forcing(self.slurm, self.server.now_s)
         Keeping(self.server, self._seen_by, self._break)
@@ -150,7 +154,7 @@ class World:
 
     def build(self, client: str) -> AnyController:
         clusters = RestClusters(virtual_clock(self.seed), transport=self.rest.connect(client))
-        made = controller(clusters, self.shell)
+        made = controller(clusters, self.shell.connect(client))
         witness = Witness(made, lambda what: self._break(f"{client}: {what}"), self._decide, self.forcing.is_told)
         self._witnesses[client] = witness
         return msgspec.structs.replace(made, reconciler=witness, sources=tuple(map(in_order, made.sources)))
@@ -217,7 +221,11 @@ class World:
 
     # --- laws
 
-    def _pod_is_removed(self, pod: Json, by: str, process: Process | None) -> None:
+    def _wait_is_ended(self, client: str, pod: Json, process: Process) -> None:
+        self._witnesses[client].does(of_call(End(pod=pod["metadata"]["name"])))
+        self._pod_is_removed(pod, client, process, "ends the wait of")
+
+    def _pod_is_removed(self, pod: Json, by: str, process: Process | None, how: str = "deletes") -> None:
         name = pod["metadata"]["name"]
         if not by.startswith(OPERATOR) and by not in (KUBECTL, MANAGER):
             return
@@ -232,7 +240,7 @@ class World:
             no_force = self.forcing.objects_to(pod, process.slurmd, self._seen_by(by, set_of(name)))
             why = f"{why} ({no_force})" if no_force else ""
         if why:
-            self._break(f"{by} deletes pod {name}, and {why}")
+            self._break(f"{by} {how} pod {name}, and {why}")
 
     def _is_known_to_be_scheduled(self, pod: Json) -> bool:
         """Then it is given its tolerations. Where watches are late a taint is quicker: the pod waits for its jobs."""
@@ -358,6 +366,8 @@ class World:
     def _something_was_written(self, change: Change) -> None:
         if change.key.resource not in ("leases.coordination.k8s.io", "events.events.k8s.io"):
             self._quiet_since_s = self.server.now_s()
+        if change.key.resource == NODESETS and (bug := bug_told(change.after)):
+            self._break(bug)
         if change.key.resource == "pods" and (why := lost_words(change.after)) and why != lost_words(change.before):
             self.lost_drains[change.key.name] = why
 
@@ -372,6 +382,12 @@ class World:
 def is_deletion(by: str) -> bool:
     """Of a pod; not the death of what it runs on."""
     return by.startswith(OPERATOR) or by in (KUBECTL, MANAGER, SOMEBODY)
+
+
+def bug_told(nodeset: Json | None) -> str:
+    """What its status says of one."""
+    told = ((nodeset or {}).get("status") or {}).get("conditions") or ()
+    return next((str(one["message"]) for one in told if one["reason"] == "InternalError"), "")
 
 
 def lost_words(pod: Json | None) -> str:

@@ -36,6 +36,8 @@ async def make(action: Create | Apply, actor: Actor) -> bool:
         answer = await actor.client.get(type(wanted), wanted.metadata.name, wanted.metadata.namespace)
         if not _same_controller(answer, wanted) and not _same_labels(answer, action):
             raise NameTaken(answer) from None
+        if isinstance(action, Create):  # never over what is there; and made now it would have no mark either
+            return written(actor, answer, None)
     return written(actor, await _marked(wanted, answer, actor), None)
 
 

@@ -141,7 +141,7 @@ def _slurmd(controller: Controller, version: str) -> Container:
         ),
         ports=(ContainerPort(name=CONTAINER, container_port=names.SLURMD_PORT, protocol="TCP"),),
         readiness_probe=_probe(version),
-        lifecycle=Lifecycle(pre_stop=LifecycleHandler(exec=ExecAction(command=("/usr/libexec/corral/slurmd-leave",)))),
+        lifecycle=Lifecycle(pre_stop=LifecycleHandler(exec=ExecAction(command=_leave(controller)))),
         # Without privileges a container's cgroup is read-only; where yours is not, take them away in spec.slurmd.
         security_context=SecurityContext(run_as_user=0, run_as_group=0, privileged=True if confined else None),
         volume_mounts=(
@@ -151,6 +151,12 @@ def _slurmd(controller: Controller, version: str) -> Container:
             VolumeMount(name="shm", mount_path="/dev/shm"),  # noqa: S108 - a mount of the worker's own
         ),
     )
+
+
+def _leave(controller: Controller) -> tuple[str, ...]:
+    """With the name that goes when slurmctld does. One that runs elsewhere is waited for, whatever its name says."""
+    service = () if controller.spec.external else (endpoints.slurmctld(controller).host,)
+    return ("/usr/libexec/corral/slurmd-leave", *service)
 
 
 def _probe(version: str) -> Probe:

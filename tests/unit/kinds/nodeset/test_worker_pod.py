@@ -8,7 +8,7 @@ from corral.kinds.controller.spec import ControllerSpec
 from corral.kinds.nodeset.spec import NodeSet
 from corral.kinds.nodeset.worker import worker_pod
 from corral.kinds.nodeset.workers import Place
-from corral.kinds.parts import PodTemplate
+from corral.kinds.parts import External, PodTemplate
 from corral.kube.models.core_v1 import Pod
 from tests.unit.kinds.nodeset.builders import a_controller, a_nodeset
 
@@ -34,6 +34,14 @@ def test_pod_host_and_node_have_one_name_under_the_workers_service() -> None:
 
 def test_slurmd_asks_the_controllers_service_for_its_configuration() -> None:
     assert env(pod_of(a_nodeset()))["SLURM_CONF_SERVER"] == "slurm-controller.lab:6817"
+
+
+def test_its_wait_for_jobs_ends_with_our_own_service_of_slurmctld_and_with_no_name_of_one_elsewhere() -> None:
+    elsewhere = ControllerSpec(external=External(host="ctld.example.com", port=6817))
+    clusters = (a_controller(), replace(a_controller(), spec=elsewhere))
+    pods = (worker_pod(a_nodeset(), cluster, Place(name="gpu-0", ordinal=0)) for cluster in clusters)
+    waits = [pod.spec.containers[0].lifecycle.pre_stop.exec.command[1:] for pod in pods]  # type: ignore[union-attr]
+    assert waits == [("slurm-controller.lab",), ()]
 
 
 @pytest.mark.parametrize(
