@@ -20,7 +20,7 @@ async def test_a_worker_whose_registration_was_not_saved_comes_back_and_costs_no
         (free,) = {"gpu-0", "gpu-1"} - {node for job in world.slurm.jobs.values() for node in job.nodes}
         before = world.slurm.nodes[free].slurmd
         world.kubelets.fail(next(pod for pod in world.pods() if pod["metadata"]["name"] == free))
-        while world.slurm.nodes[free].slurmd is before:
+        while world.slurm.nodes[free].slurmd is before:  # noqa: ASYNC110  (virtual time)
             await asyncio.sleep(0.1)
         world.slurm.kill()
         assert world.slurm.nodes[free].slurmd is before, "its registration was saved: choose another seed"
