@@ -52,6 +52,15 @@ def submit_long(world: World, luck: Random) -> None:
         world.slurm.submit(luck.choice((1, 1, 2)), luck.uniform(100, 300))
 
 
+def force_late(world: World, luck: Random) -> None:
+    """When a drain has lasted for longer than they now choose to wait."""
+    name = one_of(world, luck)
+    world.change(name, forceDrainAfterSeconds=None)
+    submit_long(world, luck)
+    later(world, luck.uniform(1, 10), lambda: world.change(name, replicas=0))
+    later(world, luck.uniform(60, 150), lambda: world.change(name, forceDrainAfterSeconds=min(FORCED_AFTER_S)))
+
+
 def delete_busy_pod(world: World, luck: Random) -> None:
     """Somebody, where people wait for jobs no longer than they chose to."""
     name = one_of(world, luck)
@@ -95,4 +104,5 @@ RARE: Final[tuple[tuple[Trouble, float], ...]] = (
     (schedule_rollout, 0.3),
     (register_with_less, 0.3),
     (delete_busy_pod, 0.3),
+    (force_late, 0.3),
 )

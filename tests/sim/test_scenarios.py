@@ -404,3 +404,21 @@ async def test_a_pod_that_somebody_deletes_waits_for_its_job_no_longer_than_peop
         assert {"JobsToBeKilled", "JobsKilled"} <= set(told)
         await world.settled()
         assert [one["metadata"]["uid"] == pod["metadata"]["uid"] for one in world.pods()] == [False]
+
+
+async def test_a_limit_that_people_set_long_after_the_drain_kills_nobody_before_a_warning() -> None:
+    world = World(19)
+    world.make("gpu", replicas=1)
+    async with world.running():
+        await world.settled()
+        job = world.slurm.submit(1, 600.0)
+        await asyncio.sleep(5)
+        world.change("gpu", replicas=0)
+        await asyncio.sleep(100)
+        world.change("gpu", forceDrainAfterSeconds=60)
+        await asyncio.sleep(30)
+        world.check()
+        assert (world.names(), world.slurm.killed) == (["gpu-0"], [])
+        await asyncio.sleep(120)
+        world.check()
+        assert (world.names(), [killed[:2] for killed in world.slurm.killed]) == ([], [(job, "gpu-0")])
