@@ -40,7 +40,7 @@ from tests.engine.test_informer_faults import Witness
 from tests.integration.relay import Relay, by_way_of
 
 pytestmark = pytest.mark.cluster
-NAME = "integration-informer"
+NAME = "informer"
 API_SERVER = "kube-apiserver"
 WE = "test"
 MANY, WAVE = 300, 25
