@@ -5,6 +5,10 @@ Jobs come all the time. Afterwards everything is as asked for, and each job has 
 `test_kills`, Slurm itself may lose the last seconds before slurmctld is killed: jobs that were accepted or ran then are
 counted apart, and may have run twice; so may those that were on the worker that was killed. The order of events is
 drawn from a seed, and so is how many jobs come between them: neither follows from how fast the machine is.
+
+Some jobs are long, so that what happens to workers happens to busy ones. That a rollout and a scale-in meet one is no
+luck: the worker that is to go first is given a job that ends only when it is let go, after the killers; meanwhile Slurm
+says that this worker is drained by us and runs it.
 """
 
 import json
@@ -20,11 +24,13 @@ import msgspec
 import pytest
 import yaml
 
+from corral.kinds.nodeset.calls import REASON_PREFIX
+from corral.kinds.nodeset.workers import COST_ANNOTATION
 from corral.testing.cluster import Cluster
 from corral.testing.localcluster import components
 from tests.e2e.test_first_job import Lab, definitions, provide_images, quickstart
-from tests.e2e.test_kills import KILLED_TOO, Outage, delete, is_recorded_once, kill, not_up
-from tests.e2e.test_nodes import change, corral, nodeset
+from tests.e2e.test_kills import KILLED_TOO, LOST_BEFORE_KILL_S, Outage, delete, is_recorded_once, kill, not_up
+from tests.e2e.test_nodes import amiss, change, corral, nodeset, uid
 from tests.kept_operator import KeptOperator
 
 pytestmark = pytest.mark.cluster
@@ -33,16 +39,29 @@ SEED = 5
 LOGIN = "deploy/demo-login"
 COUNTED_MIN = 20
 JOBS_BETWEEN = (2, 4)
-# From a login node: nobody kills that.
+# From a login node: nobody kills that. Every fourth job is long, but no more than two at a time: in the end there are
+# two workers.
 SUBMITTING = """
 rm -f /tmp/accepted /tmp/enough
+n=0
 while [ ! -f /tmp/enough ]; do
-    id=$(sbatch --parsable --output=/dev/null --wrap 'sleep 1' 2>/dev/null) && echo "$(date +%s.%N) $id" >>/tmp/accepted
+    name=short seconds=1 n=$((n + 1))
+    [ $((n % 4)) != 0 ] || [ $(squeue -h -n long -o %i | wc -l) -ge 2 ] || name=long seconds=15
+    id=$(sbatch --parsable --job-name=$name --output=/dev/null --wrap "sleep $seconds" 2>/dev/null) &&
+        echo "$(date +%s.%N) $id" >>/tmp/accepted
     sleep 0.8
 done
 """
+# $1 its worker. It is not requeued: a worker that was taken from it is not there to run it again.
+HELD = """
+wait='until [ -e /tmp/let-go ]; do sleep 0.5; done'
+id=$(sbatch --parsable --no-requeue --job-name=held -w "$1" --output=/dev/null --wrap "$wait") || exit
+echo "$(date +%s.%N) $id" >>/tmp/accepted
+echo "$id"
+"""
 ASKED = ("sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", "JobID,State,Start,End,NodeList")
 VICTIM = "worker-0"  # it is asked for from the beginning to the end
+LEAVER = "worker-4"  # it is the first that a rollout replaces, and that is too many
 # One that is killed stays in /proc until it is reaped, so what counts is that there was one to kill.
 KILLING_SLURMD = """
 there=1
@@ -74,6 +93,18 @@ class Outages(msgspec.Struct):
     def may_have_cost(self, run: Run) -> bool:
         here = self.of_victim if run.nodes == VICTIM else []
         return any(run.was_there_during(outage) for outage in (*self.of_slurmctld, *here))
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A worker that had to go while it ran a job: when Slurm said so, and which pod that was."""
+
+    job: str
+    at: float
+    pod: str
+
+    def was_outlived_by(self, runs: list[Run]) -> bool:
+        one = runs[0] if len(runs) == 1 else None
+        return one is not None and one.nodes == LEAVER and one.start < self.at < one.end and one.state == "COMPLETED"
 
 
 class Chaos(Lab):
@@ -121,7 +152,40 @@ def not_ready(lab: Chaos, pod: str) -> str:
     return "" if said.stdout == "True" else said.stdout + said.stderr or "no condition"
 
 
-def script(lab: Chaos, luck: Random, outages: Outages) -> Iterator[Callable[[], object]]:
+def take_while_busy(lab: Chaos, asked: dict[str, Any], outages: Outages) -> Taken:
+    """Ask for something that costs `LEAVER` while it runs a job that counts; until it is drained for that."""
+    state = ("sinfo", "-h", "-p", "all", "-n", LEAVER, "-O", "StateLong:20")
+    why = ("sinfo", "-h", "-p", "all", "-n", LEAVER, "-o", "%E")
+    ready = ("idle", "allocated", "mixed")
+    lab.until("it takes jobs", lambda: amiss(lab.on_controller(*state).strip() in ready, True))
+    lab.until("what is accepted counts", lambda: any(o.may_cost_job(time.time()) for o in outages.of_slurmctld))
+    job = lab.kubectl("exec", "-i", LOGIN, "--", "sh", "-s", LEAVER, stdin=HELD).strip()
+    runs = ("squeue", "-h", "-t", "RUNNING", "-j", job, "-o", "%N")
+    lab.until("its job runs", lambda: amiss(lab.on_controller(*runs).strip(), LEAVER))
+    ran_at = time.time()
+    mark(lab, LEAVER, "-1")
+    mark(lab, VICTIM, "1")
+    change(lab, asked)
+    lab.until("it is drained", lambda: amiss(lab.on_controller(*state).strip(), "draining"))
+    lab.until("by us", lambda: amiss(lab.on_controller(*why).startswith(REASON_PREFIX), True))
+    at, pod = time.time(), uid(lab, LEAVER)
+    lab.until("slurmctld has saved its job", lambda: time.time() < ran_at + LOST_BEFORE_KILL_S)
+    assert lab.on_controller(*runs).strip() == LEAVER, "the job is not where it was"
+    return Taken(job, at, pod)
+
+
+def mark(lab: Chaos, worker: str, cost: str) -> None:
+    """Who is to go first, and who last. Its pod may just be replaced: then the next one is marked."""
+    lab.until(
+        "it is marked", lambda: not lab.kubectl("annotate", "pod", worker, "--overwrite", f"{COST_ANNOTATION}={cost}")
+    )
+
+
+def let_go(lab: Chaos) -> None:
+    lab.kubectl("exec", LEAVER, "-c", "slurmd", "--", "touch", "/tmp/let-go")
+
+
+def script(lab: Chaos, luck: Random, outages: Outages, taken: list[Taken]) -> Iterator[Callable[[], object]]:
     """People in their order, and after each of them some of the killers."""
 
     def kill_slurmctld() -> None:
@@ -156,11 +220,13 @@ def script(lab: Chaos, luck: Random, outages: Outages) -> Iterator[Callable[[], 
         lambda: drain_for_a_moment(lab),
     ]
     luck.shuffle(killers)
-    for asked in ({"replicas": 5}, {"update": {"maxUnavailable": 2}, "extraConf": "Weight=7"}, {"replicas": 2}):
-        yield lambda asked=asked: change(lab, asked)  # type: ignore[misc]
-        for _ in range(3):
-            if killers:
-                yield killers.pop()
+    yield lambda: change(lab, {"replicas": 5})
+    yield from killers[5:]
+    rollout, fewer = {"update": {"maxUnavailable": 2}, "extraConf": "Weight=7"}, {"replicas": 2}
+    for asked, meanwhile in ((rollout, killers[2:5]), (fewer, killers[:2])):
+        yield lambda asked=asked: taken.append(take_while_busy(lab, asked, outages))  # type: ignore[misc]
+        yield from meanwhile
+        yield lambda: let_go(lab)
 
 
 def delete_rest(lab: Chaos) -> None:
@@ -207,13 +273,13 @@ def moment(text: str) -> float:
 
 
 def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
-    luck, outages, jobs = Random(SEED), Outages(), 0
+    luck, outages, taken, jobs = Random(SEED), Outages(), list[Taken](), 0
     chaos.kubectl("apply", "-f", "-", stdin=with_one_worker(quickstart("26.05")))
     for what in ("nodeset/worker", "controller/demo", "loginset/demo"):
         chaos.wait(what)
     detached = "cat >/tmp/submit && (setsid sh /tmp/submit >/dev/null 2>&1 &)"
     chaos.kubectl("exec", "-i", LOGIN, "--", "sh", "-c", detached, stdin=SUBMITTING)
-    for event in script(chaos, luck, outages):
+    for event in script(chaos, luck, outages, taken):
         event()
         jobs += luck.randint(*JOBS_BETWEEN)  # after an event that took long there are more already
         chaos.until("jobs are accepted", lambda wanted=jobs: len(accepted(chaos)) < wanted)  # type: ignore[misc]
@@ -236,6 +302,13 @@ def test_with_everything_at_once_no_job_is_lost(chaos: Chaos) -> None:
     print(f"{len(accepted(chaos))} jobs accepted, {len(old)} of them long enough before slurmctld was killed")
     assert not wrong, f"expected one record, COMPLETED, of each of {len(old)} jobs; found {wrong}"
     assert len(old) >= COUNTED_MIN
+    assert len(taken) == 2
+    for one in taken:
+        assert one.job in old, f"{one} was accepted too close to a kill of slurmctld"
+        assert one.was_outlived_by(found[one.job]), (
+            f"{one} did not run on while its worker was drained: {found[one.job]}"
+        )
+        assert uid(chaos, LEAVER) != one.pod, f"{one}: its worker has not gone"
 
 
 def accepted(chaos: Chaos) -> dict[str, float]:
