@@ -9,8 +9,7 @@ import pytest
 from corral.slurm.rest import SlurmClient
 from corral.testing.slurmpods import RunningSlurm, running
 from tests.integration.test_slurm_rest import a_client
-from tests.sim.away import AWAY, away
-from tests.sim.story import CPUS, LIVES, TALES, TOLD, Lab, lives, story
+from tests.sim.story import CPUS, LIVES, TOLD, Lab, lives, story
 
 pytestmark = pytest.mark.slurm
 
@@ -31,26 +30,12 @@ setsid unshare --mount sh -c 'mount -t tmpfs tmpfs /run && mkdir /run/slurm && e
     --conf-server 192.0.2.1:6817 --conf "Feature=debug CPUs=$3 RealMemory=900 Port=$2"' slurmd "$@" \\
     </dev/null >>/shared/$1.log 2>&1 &
 """
-# $1 a signal, $2 what is lost of its state.
 SLURMCTLD: Final = """
 kill -$1 $(pidof slurmctld)
 while pidof slurmctld; do sleep 0.1; done
-[ -z "$2" ] || rm -f /var/spool/slurmctld/$2 /var/spool/slurmctld/$2.old
 setsid setpriv --reuid=slurm --regid=slurm --init-groups /usr/sbin/slurmctld -D -v \\
     </dev/null >>/shared/slurmctld.log 2>&1 &
 """
-# Nobody is idle for a day.
-POWER: Final = """
-cat >>/etc/slurm/slurm.conf <<end
-SuspendProgram=/bin/true
-ResumeProgram=/bin/true
-SuspendTime=86400
-SuspendTimeout=5
-ResumeTimeout=10
-end
-scontrol reconfigure
-"""
-JOBS: Final = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'sleep 600' | wc -l"
 PARTITION: Final = "PartitionName=debug Nodes=debug Default=YES MaxTime=UNLIMITED State="
 
 
@@ -79,20 +64,12 @@ class RealLab:
     def hang_up(self, node: str) -> None:
         self._run(SIGNAL, node, "HUP")
 
-    def running(self) -> int:
-        return int(self._slurm.run("sh", "-c", JOBS).stdout)
+    def set_state(self, node: str, state: str, reason: str = "") -> None:
+        self._done("scontrol", "update", f"nodename={node}", f"state={state}", f"reason={reason}")
 
-    def set_state(self, node: str, state: str, reason: str = "") -> str:
-        why = (f"reason={reason}",) if reason else ()
-        done = self._slurm.run("scontrol", "update", f"nodename={node}", f"state={state}", *why)
-        return done.stdout.strip() if done.returncode else ""
-
-    def save_power(self) -> None:
-        self._run(POWER)
-
-    def reserve(self, nodes: str, in_s: int = 0) -> None:
-        when = (f"StartTime=now+{in_s}", "Duration=10", "Users=slurm", "Flags=MAINT,IGNORE_JOBS")
-        self._done("scontrol", "create", "reservation", "ReservationName=story", f"Nodes={nodes}", *when)
+    def reserve(self, node: str) -> None:
+        when = ("StartTime=now", "Duration=10", "Users=slurm", "Flags=MAINT,IGNORE_JOBS")
+        self._done("scontrol", "create", "reservation", "ReservationName=story", f"Nodes={node}", *when)
 
     def unreserve(self) -> None:
         self._done("scontrol", "delete", "ReservationName=story")
@@ -101,8 +78,8 @@ class RealLab:
         line = f"s/^PartitionName=debug.*/{PARTITION}{state}/" if state else "/^PartitionName=debug/d"
         self._reconfigure(line)
 
-    def restart_slurmctld(self, *, kill: bool, lost: bool = False) -> None:
-        self._run(SLURMCTLD, "KILL" if kill else "TERM", "node_state" if lost else "")
+    def restart_slurmctld(self, *, kill: bool) -> None:
+        self._run(SLURMCTLD, "KILL" if kill else "TERM")
 
     def _reconfigure(self, change: str) -> None:
         self._done("sed", "-i", change, "/etc/slurm/slurm.conf")
@@ -126,7 +103,7 @@ async def told_by(version: str, tell: Tell) -> tuple[str, ...]:
                 await client.close()
 
 
-@pytest.mark.parametrize(("tell", "told"), [(story, TOLD), (lives, LIVES), (away, AWAY)], ids=TALES)
+@pytest.mark.parametrize(("tell", "told"), [(story, TOLD), (lives, LIVES)], ids=["a job and a drain", "lives"])
 async def test_real_slurm_tells_the_story(tell: Tell, told: tuple[str, ...]) -> None:
     """Both versions at once: they mostly wait."""
     found = await asyncio.gather(*(told_by(version, tell) for version in VERSIONS))

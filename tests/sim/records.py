@@ -5,7 +5,7 @@ from typing import Final
 
 ALL: Final = "all"  # the partition of every node
 UP, INACTIVE = "UP", "INACTIVE"
-COST: Final = "NODE_FAIL"  # how a job ends whose partition is no more, or whose node
+COST: Final = "NODE_FAIL"  # how a job ends whose partition is no more
 
 
 class Refused(Exception):
@@ -51,7 +51,6 @@ class Record:
     invalid: bool = False  # it registered with less than is on record
     power: str = ""
     power_s: float = 0.0  # since when
-    order: str = ""  # to switch it off or on, which has not begun
 
 
 @dataclass
@@ -65,7 +64,6 @@ class Job:
     start_s: float = 0.0
     end_s: float = 0.0  # of COMPLETING
     restarts: int = 0
-    named: tuple[str, ...] = ()  # nodes that it is to run on, and on no other
 
     @property
     def holds(self) -> bool:

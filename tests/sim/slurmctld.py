@@ -12,12 +12,7 @@ What was learned from the real daemons, and is kept here:
     and drained by slurmctld itself, with its own reason in place of any other; nobody lifts that drain
     a slurmd that went away is NOT_RESPONDING after 20 s and DOWN after 60 s, which is added to the reason of a drain;
     then its jobs are requeued
-    power states come only where a SuspendProgram is configured, and lift drains: see `tests.sim.power`
-    a slurmctld that starts, or is reconfigured, ends the jobs that are on a node without a record, and those that wait
-    for one by its name. Nobody runs them again; what still runs there is ended when its slurmd registers, but for the
-    first seconds
-    a reservation that has not begun does not keep a record; without it, it ends or is smaller, and the node that comes
-    back is not in it
+    power states come only where a SuspendProgram is configured; a registration ends them
     a slurmctld that was started, or reconfigured, knows when a slurmd was only after that one has registered, within
     seconds; one that it cannot reach is NOT_RESPONDING then
     a slurmctld that is killed has lost its last seconds: drains, deletions, registrations and starts of jobs
@@ -30,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 
-from tests.sim.power import ORDERS, POWERING_DOWN, POWERING_UP, UNDER_WAY, is_heeded, next_power
 from tests.sim.records import ALL, COST, UP, Job, Record, Refused, Reservation, Slurmd
 
 __all__ = ["Slurmctld", "Slurmd"]
@@ -44,10 +38,11 @@ YOUNG_S = 20.0  # a job of a slurmd that died younger than this is missed only a
 REGISTERS_EVERY_S = 90.0
 RETURNS_S_MAX = 30.0  # of a node that somebody has set down, and whose slurmd answers
 KNOWN_AGAIN_P = 0.2  # in each tick after slurmctld was started: within seconds every slurmd has registered
-JUST_ENDED_S = 10.0  # MessageTimeout: a slurmd that knows a job so long after its end is left alone
+SUSPEND_S, RESUME_S = 10.0, 30.0  # SuspendTimeout, ResumeTimeout
 ITSELF = "slurm"
 SILENT, UNRESUMED = LOST = ("Not responding", "ResumeTimeout reached")
 LOW = "Low socket*core*thread count, Low CPUs"
+POWERING_DOWN, POWERED_DOWN, POWERING_UP = "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP"
 NO_SUCH_NODE, NODE_BUSY, NO_SUCH_PARTITION, PARTITION_AWAY, WRONG_STATE = 2018, 2016, 2000, 2046, 2028
 
 
@@ -64,7 +59,6 @@ class Slurmctld:
         self.jobs: dict[int, Job] = {}
         self.reservations: dict[str, Reservation] = {}
         self.partitions: Mapping[str, str] = {ALL: UP}  # and their states
-        self.saves_power = False
         self.killed: list[tuple[int, str, str]] = []  # job, node, by whom
         self.cost: list[tuple[int, str]] = []  # job, and the partition that it ended with
         self.nodes_changed_s = self.jobs_changed_s = 0.0
@@ -83,20 +77,15 @@ class Slurmctld:
             record = Record(slurmd.node, slurmd.features, slurmd, now_s, now_s, registered_s=now_s, cpus=slurmd.cpus)
             self.nodes[slurmd.node] = record
         is_new = record.slurmd is not slurmd
-        record.slurmd, record.started_s = slurmd, slurmd.started_s
-        if record.power in UNDER_WAY:
-            self._note(f"slurmd {slurmd.node} registers while it is {record.power}")
-            self._nodes_changed()
-            return True
-        record.features = slurmd.features
+        record.slurmd, record.features = slurmd, slurmd.features
         record.heard_s = record.registered_s = now_s
+        record.started_s = slurmd.started_s
         record.down = record.silent = record.revived = record.told = False
         record.power = ""
         self._compare(record, slurmd)
         self._is_in_service(record)
         self._note(f"slurmd {slurmd.node} registers")
         self._look_for_missing_jobs(record, young_too=not is_new)
-        self._end_lost_jobs(slurmd)
         self._nodes_changed()
         return True
 
@@ -135,14 +124,14 @@ class Slurmctld:
 
     # --- people and programs
 
-    def submit(self, wants: int, runs_s: float, partition: str = ALL, named: tuple[str, ...] = ()) -> int:
+    def submit(self, wants: int, runs_s: float, partition: str = ALL) -> int:
         state = self.partitions.get(partition)
         if state is None:
             raise Refused(NO_SUCH_PARTITION, "Invalid partition name specified")
         if state != UP:
             raise Refused(PARTITION_AWAY, "Required partition not available (inactive or drain)")
         self._numbers += 1
-        self.jobs[self._numbers] = Job(self._numbers, wants, runs_s, partition, named=named)
+        self.jobs[self._numbers] = Job(self._numbers, wants, runs_s, partition)
         self.jobs_changed_s = self._now_s()
         return self._numbers
 
@@ -150,7 +139,6 @@ class Slurmctld:
         """As `scancel` does: what runs is cleaned up, then gone."""
         for job in self.jobs.values():
             job.runs_s = 0.0
-            job.state = "CANCELLED" if job.state == "PENDING" else job.state
 
     def cancel_pending(self) -> None:
         self.jobs = {number: job for number, job in self.jobs.items() if job.state != "PENDING"}
@@ -161,8 +149,6 @@ class Slurmctld:
         record.drain = True
         self._reason(record, reason, by)
         self._note(f"{by} drains {node}: {reason}")
-        for job in self._holders(node) if record.power else ():
-            self._requeue(job, f"{node} is not on yet")
         self._nodes_changed(record)
 
     def undrain(self, node: str, by: str) -> None:
@@ -172,14 +158,14 @@ class Slurmctld:
         if record.drain or record.fail:
             record.drain = record.fail = False
             self._is_in_service(record)
-            record.silent |= not record.power
+            record.silent = True
             self._note(f"{by} undrains {node}")
             self._nodes_changed(record)
 
     def set_down(self, node: str, reason: str, by: str) -> None:
         """As `scontrol update state=down`, which ends its jobs."""
         record = self._record(node)
-        record.down, record.power, record.order = True, "", ""
+        record.down, record.power = True, ""
         self._reason(record, reason, by)
         self._note(f"{by} sets {node} down: {reason}")
         for job in self._holders(node):
@@ -197,25 +183,20 @@ class Slurmctld:
         record = self._record(node)
         record.drain = record.fail = record.down = False
         self._is_in_service(record)
-        record.silent |= not record.power
+        record.silent = True
         self._note(f"{by} resumes {node}")
         self._nodes_changed(record)
 
-    def power(self, node: str, order: str, by: str) -> None:
-        """To switch it off or on: POWER_DOWN, POWER_UP."""
-        assert order in ORDERS, order
+    def power(self, node: str, state: str, by: str) -> None:
+        """POWERING_DOWN, of one without a job; or POWERING_UP, of one that is down."""
         record = self._record(node)
-        if not self.saves_power:
-            raise Refused(WRONG_STATE, "Invalid node state specified")
-        if is_heeded(record, order):
-            record.order = order
-            self._note(f"{by}: {order} of {node}")
-            self._nodes_changed(record)
+        record.power, record.power_s = state, self._now_s()
+        self._note(f"{by}: {node} is {state}")
+        self._nodes_changed(record)
 
     def is_idle(self, node: str) -> bool:
         record = self.nodes[node]
-        is_out = record.drain or record.down or record.fail or record.silent or record.power or record.order
-        return not (self._holders(node) or is_out)
+        return not (self._holders(node) or record.drain or record.down or record.fail or record.silent or record.power)
 
     def _is_in_service(self, record: Record) -> None:
         if self._forgets_reasons and not (record.drain or record.fail or record.down):
@@ -232,15 +213,7 @@ class Slurmctld:
             raise Refused(NODE_BUSY, "Requested nodes are busy: in a reservation")
         del self.nodes[node]
         self._note(f"{by} deletes the record of {node}")
-        for one in tuple(self.reservations.values()):
-            self._leave_reservation(one, node)
         self._nodes_changed()
-
-    def _leave_reservation(self, one: Reservation, node: str) -> None:
-        nodes = tuple(name for name in one.nodes if name != node)
-        self.reservations[one.name] = replace(one, nodes=nodes)
-        if not nodes:
-            del self.reservations[one.name]
 
     def reserve(self, wanted: Reservation, by: str) -> None:
         if wanted.name in self.reservations or wanted.start_s < self._now_s():
@@ -282,16 +255,8 @@ class Slurmctld:
         for record in self.nodes.values():
             record.started_s = None
             record.told = record.slurmd is not None and record.slurmd.alive
-            record.silent |= not (record.told or record.power)
-        self._end_what_has_no_node()
+            record.silent |= not record.told
         self._nodes_changed()
-
-    def _end_what_has_no_node(self) -> None:
-        for job in self.jobs.values():
-            wanted = job.nodes if job.holds else job.named if job.state == "PENDING" else ()
-            if any(node not in self.nodes for node in wanted):
-                self._note(f"job {job.id} ends: one of {','.join(wanted)} is not known")
-                job.state, job.end_s = COST, self._now_s()
 
     def kill(self) -> None:
         """What changed in the last seconds is forgotten: nothing of it was on the disk."""
@@ -316,17 +281,15 @@ class Slurmctld:
             if job.state == "RUNNING" and job.id in jobs and jobs[job.id].state == "PENDING":
                 self._requeue(job, "its start was not saved")
 
-    def start(self, *, lost: float = 0.0, also_held: bool = False) -> None:
-        """`lost`: the share of records that did not come back; of those without jobs, unless `also_held`."""
+    def start(self, *, lost: float = 0.0) -> None:
+        """`lost`: the share of records without jobs that did not come back."""
         self.up = True
-        free = [name for name in sorted(self.nodes) if also_held or not self._holders(name)]
-        gone = [name for name in free if self._chance.random() < lost]
+        gone = [name for name in sorted(self.nodes) if not self._holders(name) and self._chance.random() < lost]
         for name in gone:
             del self.nodes[name]
         self._note(f"slurmctld starts{f', has lost {gone}' if gone else ''}")
         for record in self.nodes.values():
             record.heard_s, record.started_s, record.told = self._now_s(), None, False
-        self._end_what_has_no_node()
         self._nodes_changed()
         self.jobs_changed_s = self._now_s()
 
@@ -352,18 +315,11 @@ class Slurmctld:
     def _ping(self, record: Record, now_s: float) -> None:
         self._follow_power(record, now_s)
         lives = record.slurmd is not None and record.slurmd.alive
-        if record.power:
-            record.heard_s = now_s
-            is_asked = record.started_s is None and not record.told and self._chance.random() < KNOWN_AGAIN_P
-            if lives and is_asked:
-                assert record.slurmd is not None
-                self.register(record.slurmd)
-            return
         if lives and record.down and now_s - record.reason_s >= RETURNS_S_MAX * self._chance.random():
             assert record.slurmd is not None
             self.register(record.slurmd)
         if lives and not record.down:
-            if record.silent:
+            if record.silent and record.power != POWERING_UP:
                 record.silent = False
                 self._nodes_changed()
             record.heard_s = now_s
@@ -391,16 +347,13 @@ class Slurmctld:
             self._requeue(job, f"{record.name} is down")
 
     def _follow_power(self, record: Record, now_s: float) -> None:
-        power = next_power(record, now_s, held=bool(self._holders(record.name)))
-        if not power:
-            return
-        before = record.power
-        record.power, record.power_s, record.order = power, now_s, ""
-        record.drain &= power != POWERING_DOWN
-        record.silent = power == POWERING_UP
-        self._note(f"{record.name} is {power}")
-        if before == POWERING_UP:
+        if record.power == POWERING_DOWN and now_s - record.power_s >= SUSPEND_S:
+            record.power = POWERED_DOWN
+        elif record.power == POWERING_UP and now_s - record.power_s >= RESUME_S:
+            record.power = ""
             self._goes_down(record, UNRESUMED)
+        else:
+            return
         self._nodes_changed()
 
     def _look_for_missing_jobs(self, record: Record, *, young_too: bool) -> None:
@@ -410,18 +363,7 @@ class Slurmctld:
             if not is_there and job.state == "RUNNING" and (young_too or now_s - job.start_s > YOUNG_S):
                 self._requeue(job, f"{record.name} does not know it")
 
-    def _end_lost_jobs(self, slurmd: Slurmd) -> None:
-        now_s = self._now_s()
-        for number in tuple(slurmd.jobs):
-            job = self.jobs.get(number)
-            if job is not None and job.state == COST and now_s - job.end_s >= JUST_ENDED_S:
-                self.killed.append((number, slurmd.node, ITSELF))
-                self._note(f"job {number} on {slurmd.node} is ended by slurmctld")
-                del slurmd.jobs[number]
-
     def _follow(self, job: Job, now_s: float) -> None:
-        if any(node in self.nodes and self.nodes[node].power for node in job.nodes if job.state == "RUNNING"):
-            job.start_s = now_s
         if job.state == "RUNNING" and now_s - job.start_s >= job.runs_s:
             job.state, job.end_s = "COMPLETING", now_s
         elif job.state == "COMPLETING" and now_s - job.end_s >= COMPLETING_S:
@@ -435,27 +377,22 @@ class Slurmctld:
     def _schedule(self, now_s: float) -> None:
         for job in [job for job in self.jobs.values() if job.state == "PENDING"]:
             free = [name for name in sorted(self.nodes) if self._takes(job, self.nodes[name])]
-            on = [name for name in free if not self.nodes[name].power]
-            free = on if len(on) >= job.wants else free
             if len(free) < job.wants:
                 continue
             job.nodes = tuple(self._chance.sample(free, job.wants))
             job.state, job.start_s = "RUNNING", now_s
             for name in job.nodes:
                 slurmd = self.nodes[name].slurmd
-                is_off = bool(self.nodes[name].power)
-                if slurmd is not None and slurmd.alive and not (self.nodes[name].revived or is_off):
+                if slurmd is not None and slurmd.alive and not self.nodes[name].revived:
                     slurmd.jobs[job.id] = now_s + job.runs_s
             self._note(f"job {job.id} starts on {','.join(job.nodes)} for {job.runs_s:.0f} s")
             self._nodes_changed()
             self.jobs_changed_s = now_s
 
     def _takes(self, job: Job, record: Record) -> bool:
-        goes = bool(record.order) or record.power in UNDER_WAY
-        out = record.drain or record.down or record.fail or record.silent or goes
+        out = record.drain or record.down or record.fail or record.silent or bool(record.power)
         unfit = out or self._is_kept_free(record.name, self._now_s() + job.runs_s)
         is_in = job.partition == ALL or job.partition in record.features
-        is_in &= not job.named or record.name in job.named
         is_up = self.partitions.get(job.partition) == UP
         return is_in and is_up and not unfit and len(self._holders(record.name)) < JOBS_PER_NODE
 
@@ -509,6 +446,5 @@ class Slurmctld:
             ("RESERVED", self._is_in_begun_reservation(record.name)),
             ("MAINTENANCE", self._is_in_begun_reservation(record.name)),
             (record.power, bool(record.power)),
-            (record.order, bool(record.order)),
         )
         return [base, *(word for word, is_set in flags if is_set)]

@@ -1,7 +1,7 @@
 """Stories of nodes and jobs, told through the real client: on the model and on real Slurm they must read the same.
 
 `story` is one of a drain, a job and a forgotten node; `lives` one of slurmds that come, go and come again, and of what
-slurmctld makes of it by itself. The third is `tests.sim.away`.
+slurmctld makes of it by itself.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ LOOK_EVERY_S = 0.25
 WITHIN_S = 90.0
 A_WHILE_S = 5.0  # slurmctld saves every few seconds
 CPUS = 2  # of every worker
-TALES: Final = ("a job and a drain", "lives", "away")
 RESTARTS: Final = (("slurmctld was restarted", False), ("slurmctld was killed", True))
 
 
@@ -43,20 +42,12 @@ class Lab(Protocol):
         """HUP to its slurmd."""
         ...
 
-    def running(self) -> int:
-        """Of how many jobs there are processes."""
+    def set_state(self, node: str, state: str, reason: str = "") -> None:
+        """As an admin, with scontrol."""
         ...
 
-    def set_state(self, node: str, state: str, reason: str = "") -> str:
-        """As an admin, with scontrol; why that was refused, or nothing."""
-        ...
-
-    def save_power(self) -> None:
-        """From now on there is a SuspendProgram, and a ResumeProgram, and both do nothing."""
-        ...
-
-    def reserve(self, nodes: str, in_s: int = 0) -> None:
-        """For maintenance, from then on."""
+    def reserve(self, node: str) -> None:
+        """For maintenance, from now on."""
         ...
 
     def unreserve(self) -> None: ...
@@ -65,9 +56,7 @@ class Lab(Protocol):
         """`debug` is UP, INACTIVE, or no more (an empty word); slurmctld is reconfigured."""
         ...
 
-    def restart_slurmctld(self, *, kill: bool, lost: bool = False) -> None:
-        """`lost`: without what it has on disk of its nodes."""
-        ...
+    def restart_slurmctld(self, *, kill: bool) -> None: ...
 
 
 TOLD: Final = (

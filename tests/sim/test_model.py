@@ -10,12 +10,11 @@ from corral.engine.clock import virtual_clock
 from corral.slurm.rest import SlurmClient
 from corral.slurm.tokens import Hs256, Tokens
 from corral.slurm.transport import Endpoint
-from tests.sim.away import AWAY, away
 from tests.sim.records import Refused, Reservation, Slurmd
 from tests.sim.seeds import in_virtual_time
 from tests.sim.slurmctld import Slurmctld
 from tests.sim.slurmrestd import Slurmrestd
-from tests.sim.story import CPUS, LIVES, TALES, TOLD, Lab, lives, story
+from tests.sim.story import CPUS, LIVES, TOLD, Lab, lives, story
 
 ADMIN = "root"
 
@@ -34,7 +33,7 @@ class ModelLab:
 
     def submit(self, partition: str = "debug") -> str:
         try:
-            self.slurm.submit(1, 600.0, partition, named=("w-0",))
+            self.slurm.submit(1, 600.0, partition)
         except Refused as no:
             return no.text
         return ""
@@ -53,26 +52,11 @@ class ModelLab:
         self._slurmds[node].started_s = self._now_s()
         self.slurm.register(self._slurmds[node])
 
-    def running(self) -> int:
-        return sum(len(one.jobs) for one in self._slurmds.values())
+    def set_state(self, node: str, state: str, reason: str = "") -> None:
+        {"down": self.slurm.set_down, "fail": self.slurm.set_fail}[state](node, reason, ADMIN)
 
-    def set_state(self, node: str, state: str, reason: str = "") -> str:
-        orders = {"down": self.slurm.set_down, "fail": self.slurm.set_fail}
-        try:
-            if state in orders:
-                orders[state](node, reason, ADMIN)
-            else:
-                self.slurm.power(node, state.upper(), ADMIN)
-        except Refused as no:
-            return no.text
-        return ""
-
-    def save_power(self) -> None:
-        self.slurm.saves_power = True
-
-    def reserve(self, nodes: str, in_s: int = 0) -> None:
-        begins_s = self._now_s() + in_s
-        self.slurm.reserve(Reservation("story", tuple(nodes.split(",")), begins_s, begins_s + 600), ADMIN)
+    def reserve(self, node: str) -> None:
+        self.slurm.reserve(Reservation("story", (node,), self._now_s(), self._now_s() + 600), ADMIN)
 
     def unreserve(self) -> None:
         self.slurm.unreserve("story", ADMIN)
@@ -82,10 +66,10 @@ class ModelLab:
         for node in tuple(self.slurm.nodes):
             self.hang_up(node)
 
-    def restart_slurmctld(self, *, kill: bool, lost: bool = False) -> None:
+    def restart_slurmctld(self, *, kill: bool) -> None:
         if kill:
             self.slurm.kill()
-        self.slurm.start(lost=float(lost), also_held=True)
+        self.slurm.start()
 
     async def live(self) -> None:
         while True:
@@ -103,7 +87,7 @@ async def told_by_the_model(tell: Callable[[Lab], Awaitable[tuple[str, ...]]], l
 
 
 @pytest.mark.parametrize("forgets_reasons", [True, False], ids=["26.05", "24.11"])
-@pytest.mark.parametrize(("tell", "told"), [(story, TOLD), (lives, LIVES), (away, AWAY)], ids=TALES)
+@pytest.mark.parametrize(("tell", "told"), [(story, TOLD), (lives, LIVES)], ids=["a job and a drain", "lives"])
 def test_the_model_tells_the_story(
     tell: Callable[[Lab], Awaitable[tuple[str, ...]]], told: tuple[str, ...], forgets_reasons: bool
 ) -> None:

@@ -14,8 +14,8 @@ from corral.kinds.nodeset.spec import NodeSet
 from corral.kube.models.core_v1 import Node, Pod
 from corral.testing.apiserver import Fault
 from tests.sim.kubelet import BACKOFF_S, BAD_IMAGE, is_ready
-from tests.sim.power import POWER_DOWN, POWER_UP
 from tests.sim.records import ALL, Refused
+from tests.sim.slurmctld import POWERING_DOWN, POWERING_UP
 from tests.sim.taints import NO_EXECUTE
 from tests.sim.whose import is_foreign
 from tests.sim.wishes import wishes
@@ -157,17 +157,16 @@ def admin_sets_down(world: World, luck: Random) -> None:
 
 
 def power_down(world: World, luck: Random) -> None:
-    """Where people have a SuspendProgram: nothing that we know of is switched off by it, no machine is started anew."""
+    """Where people have a SuspendProgram: nothing that we know of is switched off by it."""
     idle = [name for name in sorted(world.slurm.nodes) if world.slurm.is_idle(name)]
     if not world.slurm.up or not idle:
         return
     node = luck.choice(idle)
-    world.slurm.saves_power = True
-    world.slurm.power(node, POWER_DOWN, "root")
+    world.slurm.power(node, POWERING_DOWN, "root")
 
     def power_up() -> None:
         if node in world.slurm.nodes and world.slurm.nodes[node].power:
-            world.slurm.power(node, POWER_UP, "root")
+            world.slurm.power(node, POWERING_UP, "root")
             for pod in world.pods():
                 if pod["metadata"]["name"] == node:
                     world.kubelets.register_anew(pod)
