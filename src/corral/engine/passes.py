@@ -14,14 +14,14 @@ it is at. `run` returns when the last pass has ended.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 from corral.engine.act import act
 from corral.engine.actions import EmitEvent, summaries, target
 from corral.engine.actor import Actor, Perform, performs_nothing
-from corral.engine.barrier import Barrier
+from corral.engine.barrier import Awaited, Barrier
 from corral.engine.clock import Clock
 from corral.engine.controller import AnyController, Watch, decided, with_finalizer
 from corral.engine.failures import STALLED_RETRY_S, failure_of
@@ -41,6 +41,7 @@ from corral.kube.errors import KubeError
 from corral.kube.meta import Object
 
 BARRIER_S_MAX = 30.0
+DECISIVE_S_MAX = 90.0  # by then a watch that fell silent was noticed, and begun anew
 ACTED_AGAIN_S = 0.1  # where no cache is going to show the change
 BUSY_PASSES_MAX = 5  # acting passes in a row before a key that never gets done is slowed down
 
@@ -169,7 +170,7 @@ class Passes:
         key, awaited = taken.key, self.barrier.pending(taken.key)
         now_s = self._clock.monotonic_s()
         since_s = self._held_s.get(key, now_s)
-        if awaited and now_s - since_s < BARRIER_S_MAX - TIMER_S_MIN:
+        if awaited and now_s - since_s < self._held_s_max(awaited) - TIMER_S_MIN:
             self._hold(key, taken.lane)
             return True
         self._held_s.pop(key, None)
@@ -181,12 +182,19 @@ class Passes:
             self._log.warning("caches are late; observing anyway", awaited=[str(one) for one in awaited])
         return False
 
+    def _held_s_max(self, awaited: Sequence[Awaited]) -> float:
+        """How long an old view is worse than none: longer, if it lacks what this very pass decides by."""
+        is_decisive = self.controller.remembered is not None
+        own = self.controller.kind.resource
+        return DECISIVE_S_MAX if is_decisive and any(one.resource == own for one in awaited) else BARRIER_S_MAX
+
     def _hold(self, key: Key, urgent: Lane) -> None:
         lane = urgent if urgent is Lane.PERSON else Lane.EFFECT
         now_s = self._clock.monotonic_s()
         since_s = self._held_s.setdefault(key, now_s)
+        late_s = since_s + self._held_s_max(self.barrier.pending(key))
         self.barrier.hold(key, lambda: self.queue.add(key, lane=lane, reason="its changes are seen"))
-        self.queue.add(key, lane=lane, after_s=since_s + BARRIER_S_MAX - now_s, reason="caches are late")
+        self.queue.add(key, lane=lane, after_s=late_s - now_s, reason="caches are late")
 
     async def _measured_pass(self, taken: Taken[Key]) -> None:
         tally = self.tally

@@ -143,7 +143,8 @@ def is_there(worker: Worker) -> bool:
     if worker.is_somebodys:
         return True
     record = worker.record
-    return worker.is_ready and worker.node is not None and not record.has_drain and not record.is_down
+    takes_jobs = not (record.has_drain or record.is_down or record.is_invalid)
+    return worker.is_ready and worker.node is not None and takes_jobs
 
 
 def _told(snapshot: Snapshot, staying: Sequence[Worker], here: Sequence[Worker]) -> Wait:

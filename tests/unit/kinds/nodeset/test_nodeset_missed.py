@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from corral.kinds.nodeset.calls import Forget
 from corral.kinds.nodeset.plan import plan
+from corral.kinds.nodeset.rollout import is_there
 from tests.unit.kinds.nodeset.builders import OURS, AWorker, a_snapshot, a_worker
 from tests.unit.kinds.nodeset.test_nodeset_plan import calls, deleted, drains
 
@@ -58,3 +59,12 @@ def test_until_then_it_is_told_as_not_registered_and_looked_at_again() -> None:
     decided = plan(a_snapshot(missed(runs_s=30), a_worker(1), replicas=2))
     assert [wait.reason for wait in decided.waits] == ["WorkersNotRegistered"]
     assert decided.again_after_s is not None
+
+
+def test_one_that_registered_with_too_little_is_missing_though_somebody_lifted_its_drain() -> None:
+    def there(state: str) -> bool:
+        (worker,) = a_snapshot(a_worker(0, state=state)).workers
+        return is_there(worker)
+
+    assert there("IDLE+DYNAMIC_NORM")
+    assert not there("IDLE+INVALID_REG+DYNAMIC_NORM")
