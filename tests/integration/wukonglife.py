@@ -119,7 +119,8 @@ async def playing(client: Client, namespace: str) -> AsyncIterator[KubeVirtStand
             await task
         for volume in (await client.list(PersistentVolume)).items:
             if volume.spec.storage_class_name == CLASS:
-                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
+                with suppress(NotFound):  # it went with its claim meanwhile
+                    await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
         await client.delete(StorageClass, CLASS, precondition=Precondition())
 
 
