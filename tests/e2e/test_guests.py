@@ -8,7 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,7 @@ from corral.kinds.wukong.api.snapshots import (
 from corral.kinds.wukong.cloudinit import cloud_init_secret
 from corral.kinds.wukong.spec import Wukong
 from corral.kinds.wukongsnapshot.spec import WukongSnapshot
-from corral.kube import Client, Precondition
+from corral.kube import Client, NotFound, Precondition
 from corral.kube.meta import Object, ObjectMeta
 from corral.kube.models.core_v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service
 from corral.kube.models.storage_v1 import StorageClass
@@ -217,7 +217,8 @@ async def playing_guests(cluster: Cluster, client: Client) -> AsyncIterator[None
     finally:
         for volume in (await client.list(PersistentVolume)).items:
             if volume.spec.storage_class_name == STORAGE.metadata.name:
-                await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
+                with suppress(NotFound):  # it went with its claim meanwhile
+                    await client.delete(PersistentVolume, volume.metadata.name, precondition=Precondition())
         await client.delete(StorageClass, STORAGE.metadata.name, precondition=Precondition())
 
 
